@@ -1,0 +1,25 @@
+#pragma once
+
+#include "kernels/kernel.h"
+
+namespace popxl::kernels {
+
+/// Batched matrix product: lhs [..., M, K] x rhs [..., K, N] -> out [..., M, N], every operand of rank 2 or
+/// more; the leading dimensions broadcast as NumPy's do (a 1-D operand is reshaped by the caller). Strides of
+/// the inputs are free: a transposed operand is one with other strides. `out` has distinct elements and any
+/// strides.
+///
+/// lhs and rhs have one dtype: float16, float32, float64, an integer, or any pair of the two float8 types.
+/// The output has the same dtype; for float8 it is float16. float16 and float8 accumulate in float32 and
+/// round once; integers wrap.
+struct MatmulSpec {
+  Layout lhs;
+  Layout rhs;
+  Layout out;
+  bool scaled = false;  ///< float8: the product is multiplied by 2^s, s an int32 scalar operand after rhs
+};
+
+/// Operands: lhs, rhs, [log2 of the scale], out. Throws Error(kType) for dtypes not listed above.
+KernelPtr makeMatmul(MatmulSpec spec);
+
+}  // namespace popxl::kernels
