@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace popxl::algo {
+
+/// Every offset is a multiple of this, and every size counts rounded up to it.
+inline constexpr int64_t kOffsetAlignment = 64;
+
+/// `size` bytes needed at every step from `birth` to `death`, both included. Asserted: size >= 0, birth <=
+/// death.
+struct Interval {
+  int64_t size;
+  int32_t birth;
+  int32_t death;
+};
+
+struct OffsetPlan {
+  std::vector<int64_t> offsets;  ///< bytes, one per interval; 0 for an empty one
+  int64_t peak = 0;              ///< bytes that hold all intervals
+};
+
+/// Places the intervals so that no two that share a step share a byte, with a small peak. The best of a
+/// best-fit sweep forwards and backwards in time (O(n log n)) and, for few intervals, a placement by falling
+/// size. Depends on nothing but the arguments.
+OffsetPlan planOffsets(std::span<const Interval> intervals);
+
+/// The most bytes needed at one step, sizes rounded up to the alignment: no plan has a smaller peak.
+int64_t liveLowerBound(std::span<const Interval> intervals);
+
+}  // namespace popxl::algo
