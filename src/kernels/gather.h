@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/shape.h"
+#include "kernels/kernel.h"
+
+namespace popxl::kernels {
+
+// Indices may have any integer dtype and any shape. Memory outside an operand is never read or written: an
+// index outside [0, size) is moved to the nearest valid one unless a function says otherwise.
+
+/// Operands: t, indices, out. out.shape = t.shape[:axis] + indices.shape + t.shape[axis+1:]; any dtype. With
+/// zeroOutOfRange, an index outside [0, size) gives zeros. An empty t gives zeros.
+KernelPtr makeGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange = false);
+/// Operands: dy, indices, dt. dt = 0, then dt[..., indices[j], ...] += dy[..., j, ...] in the order of j;
+/// dtypes float16 (added up in float32), float32, float64 and 32- or 64-bit integers. Out of range: as in
+/// makeGather, or dropped.
+KernelPtr makeGatherGrad(Layout dy, Layout indices, Layout dt, int64_t axis, bool zeroOutOfRange = false);
+/// Operands: dst, indices, values. dst[indices[j], ...] += factor * values[j, ...] on `axis`, in place, in
+/// the order of j.
+KernelPtr makeScatterAdd(Layout dst, Layout indices, Layout values, int64_t axis, double factor = 1.0);
+/// Operands: groups of t, indices, out: t [G, ...], indices [G, ...], each group gathered on its own `axis`
+/// (of t, >= 1).
+KernelPtr makeGroupedGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange = false);
+
+/// Operands: t, indices, values, out. out = t, then out[.., indices[p], ..] = values[p] on `axis` for every
+/// position p of values in row-major order (the last one wins). indices and values have one shape, of t's
+/// rank and nowhere larger than t outside the axis. Any dtype. out may be t's memory. Positions whose index
+/// is out of range are dropped; a negative index counts from the end.
+KernelPtr makeScatter(Layout t, Layout indices, Layout values, Layout out, int64_t axis);
+
+enum class ScatterReduction : uint8_t { kSum, kMax, kMin, kMul, kNone };
+/// Operands: data, indices, [initial], out. Like makeScatter with the combination given, onto `initial`
+/// (out's layout, element (row-major) order fixed) or without it 0 for kSum and kNone, 1 for kMul, and for
+/// kMax and kMin the reduced values alone with 0 where nothing arrives. indices has data's shape (stride 0
+/// where broadcast). Out of range: dropped.
+KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> initial, Layout out,
+                            int64_t axis, ScatterReduction reduction);
+
+/// Operands: indices, values ([2]: off, on), out. out.shape = indices.shape with the classes inserted at
+/// `axis` of out. A negative index counts from the end; one outside [-classes, classes) sets nothing.
+KernelPtr makeOnehot(Layout indices, Layout values, Layout out, int64_t axis);
+
+// Windows whose place is read at run time: `index` has one element per entry of `axes`; each is clamped to
+// [0, size - window size].
+
+/// Operands: t, index, out. The window of out's shape.
+KernelPtr makeDynamicSlice(Layout t, Layout index, std::vector<int64_t> axes, Layout out);
+/// Operands: t, index, v, out. out = t with the window replaced by v; out may be t's memory.
+KernelPtr makeDynamicUpdate(Layout t, Layout index, std::vector<int64_t> axes, Layout v, Layout out);
+/// Operands: index, v, out. out = 0 with the window replaced by v: the gradient of makeDynamicSlice.
+KernelPtr makeDynamicPad(Layout index, std::vector<int64_t> axes, Layout v, Layout out);
+/// Operands: t, index, out. out = t with a window of shape `window` set to 0; out may be t's memory.
+KernelPtr makeDynamicZero(Layout t, Layout index, std::vector<int64_t> axes, Shape window, Layout out);
+
+}  // namespace popxl::kernels
