@@ -1,0 +1,85 @@
+#pragma once
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/tensor.h"
+
+namespace popxl::ir {
+
+/// Everything that making an op needs besides the table's entry.
+struct OpRequest {
+  std::vector<Tensor*> inputs;           ///< null for an absent optional operand
+  std::vector<Attr> attrs;               ///< in table order; shorter or monostate: defaults
+  bool inplace = false;
+  std::vector<std::string> outputNames;  ///< base names; missing ones are "t"
+  Settings settings;
+  Loc loc;
+};
+
+/// A list of ops over tensors with inputs and outputs; the main graph or one that others call. Made by Ir only.
+class Graph {
+ public:
+  Graph(Ir& ir, std::string id) : ir_(&ir), id_(std::move(id)) {}
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Ir& ir() const { return *ir_; }
+  const std::string& id() const { return id_; }  ///< "" for the main graph
+  std::string displayName() const { return id_.empty() ? "main" : id_; }
+  bool isMain() const { return id_.empty(); }
+
+  const std::vector<Tensor*>& inputs() const { return inputs_; }
+  const std::vector<Tensor*>& outputs() const { return outputs_; }
+  const std::vector<Op*>& ops() const { return ops_; }  ///< in order of creation
+  std::vector<Tensor*> tensors() const;                 ///< in order of creation, removed ones left out
+  Tensor* find(std::string_view name) const;            ///< by name without scope; null when there is none
+  Tensor* findById(std::string_view id) const;          ///< by full id
+
+  /// Base name if it is still free in this graph, else name__t{N} with the Ir's counter.
+  std::string uniqueName(std::string_view base);
+
+  Tensor* addInput(std::string_view name, TensorType type, bool byRef = false);
+  /// Marks a tensor of this graph as the next output; the same tensor may be marked more than once.
+  void addOutput(Tensor* t);
+  void removeOutput(size_t index);
+  Tensor* addVariable(std::string_view name, TensorType type, std::shared_ptr<HostData> data);
+  Tensor* addConstant(std::string_view name, TensorType type, std::shared_ptr<HostData> data);
+  Tensor* addStreamTensor(std::string_view name, TensorType type);
+
+  /// Checks operands (count, graph, dtypes), runs inference, then adds the op and its results. On an Error nothing has
+  /// changed; the message ends with op and user's line.
+  Op* addOp(const OpDef& def, OpRequest request);
+  /// Removes an op whose results have no uses (results go with it). Memory is kept until the Ir dies.
+  void eraseOp(Op* op);
+  void eraseTensor(Tensor* t);
+  /// Every use of `from` becomes a use of `to`; graph outputs too.
+  void replaceAllUses(Tensor* from, Tensor* to);
+
+  bool canBeDifferentiated() const { return canBeDifferentiated_; }
+  void setCanBeDifferentiated(bool value) { canBeDifferentiated_ = value; }
+  /// The order in which ops run: dependences, ordering constraints, execution contexts, then least liveness.
+  std::vector<Op*> schedule() const;
+
+ private:
+  friend class Op;
+  Tensor* newTensor(std::string name, TensorType type, TensorKind kind);
+  void checkOperands(const OpDef& def, const OpRequest& request) const;
+
+  Ir* ir_;
+  std::string id_;
+  bool canBeDifferentiated_ = true;
+  std::vector<Tensor*> inputs_, outputs_;
+  std::vector<Op*> ops_;
+  std::deque<Op> opStore_;
+  std::deque<Tensor> tensorStore_;
+  std::unordered_set<std::string> baseNames_;
+  mutable std::unordered_map<std::string_view, Tensor*> byName_;
+  mutable size_t indexed_ = 0;
+};
+
+}  // namespace popxl::ir

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/types.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel.h"
+
+namespace popxl::ir {
+
+/// A set of dtypes, as a bit mask.
+using DTypes = uint32_t;
+constexpr DTypes bit(DType t) { return DTypes{1} << static_cast<int>(t); }
+inline constexpr DTypes kFloats = bit(DType::kFloat16) | bit(DType::kFloat32) | bit(DType::kFloat64);
+inline constexpr DTypes kFloat8s = bit(DType::kFloat8_143) | bit(DType::kFloat8_152);
+inline constexpr DTypes kInts = bit(DType::kInt8) | bit(DType::kInt16) | bit(DType::kInt32) | bit(DType::kInt64) |
+                                bit(DType::kUInt8) | bit(DType::kUInt16) | bit(DType::kUInt32) | bit(DType::kUInt64);
+inline constexpr DTypes kBools = bit(DType::kBool);
+inline constexpr DTypes kNumeric = kFloats | kInts;
+inline constexpr DTypes kAny = (DTypes{1} << kNumDTypes) - 1;
+
+enum class Arity : uint8_t { kOne, kOptional, kVariadic };
+
+struct OperandDef {
+  std::string_view name;
+  DTypes dtypes = kAny;
+  std::string_view doc = "";
+  Arity arity = Arity::kOne;  ///< at most one variadic operand, the last
+};
+
+struct AttrDef {
+  std::string_view name;
+  AttrType type;
+  std::string_view doc = "";
+  Attr fallback = {};       ///< default; monostate without `optional` means required
+  bool optional = false;    ///< may be absent (monostate)
+};
+
+struct ResultDef {
+  std::string_view name;
+  std::string_view doc = "";
+};
+
+/// What one input of an op means to an output: an in-place op's result is the same memory.
+struct Alias {
+  int32_t output, input;
+};
+
+/// Shape and dtype inference: reads op.inputs() and attributes, appends one type per output. Throws Error(kGraph) or the
+/// contract's kind; the builder adds op name and user's line. The op is not yet part of a graph.
+using InferFn = void (*)(const Op& op, std::vector<TensorType>& out);
+
+class GradContext;
+/// Builds the adjoint: reads grads of outputs, sets grads of inputs.
+using GradFn = void (*)(GradContext& ctx);
+
+/// How one output reads its input as memory: same buffer, another layout. False: not expressible as strides.
+struct View {
+  Layout layout;
+  int64_t elementOffset = 0;
+};
+using ViewFn = bool (*)(const Op& op, const Layout& input, View& out);
+
+class ExprContext;
+/// The arithmetic of an elementwise op, written once over symbolic values.
+using ExprFn = void (*)(ExprContext& ctx);
+
+/// Layouts for which a kernel is to be made; inputs absent (optional) have rank -1 flagged by `present`.
+struct KernelContext {
+  const Op& op;
+  std::vector<Layout> inputs;   ///< only inputs that are present
+  std::vector<Layout> outputs;
+};
+using KernelFn = kernels::KernelPtr (*)(const KernelContext& ctx);
+
+/// Ops the executor runs itself.
+enum class Structure : uint8_t {
+  kNone, kCall, kRepeat, kConditional, kHostLoad, kHostStore, kPrint, kInit, kRemoteLoad, kRemoteStore, kCollective
+};
+
+/// Whether a function of the op's name is generated for programs.
+enum class Visibility : uint8_t {
+  kPublic,   ///< in C++ and Python, from the table
+  kManual,   ///< in C++ from the table; the Python function is written by hand
+  kInternal  ///< made by transforms and other ops only
+};
+
+/// The description of one op, from which everything else is derived.
+struct OpDef {
+  std::string_view name;         ///< text form and function name: "add"
+  std::string_view type;         ///< compatibility op type: "Add"
+  std::string_view className;    ///< compatibility class, e.g. "AddOp"; empty: type + "Op"
+  std::string_view doc;          ///< one sentence
+  std::vector<OperandDef> operands;
+  std::vector<AttrDef> attrs;
+  std::vector<ResultDef> results = {{"out"}};
+  InferFn infer = nullptr;
+  GradFn grad = nullptr;         ///< null with `differentiable` false: gradients stop here
+  Visibility visibility = Visibility::kPublic;
+
+  // In-place use: `name_` in the text; its type defaults to type + "Inplace".
+  int32_t inplaceOperand = -1;   ///< operand whose memory output 0 takes over; -1: no in-place variant
+  std::string_view inplaceType = "";
+  bool inplaceModifies = true;   ///< false for views: aliases without writing
+  bool alwaysInplace = false;    ///< var updates: the op exists only in place
+
+  // Effects.
+  bool random = false;           ///< a pure function of its seed operand, but never merged
+  bool sideEffect = false;       ///< never removed: host_store, print, ...
+
+  // How it runs: exactly one of expr (with optional reduction), view, kernel, structure.
+  ExprFn expr = nullptr;
+  /// With expr: reduce over the axes on which the output's (kept) shape is 1 and the space is not.
+  bool reducesToOutput = false;
+  /// With expr: reduction kind and axes; the space is input 0's shape.
+  kernels::Reduction reduction = kernels::Reduction::kSum;
+  bool reducesAxes = false;      ///< axes from attribute "axes" (empty: all), "keepdims"
+  ViewFn view = nullptr;
+  KernelFn kernel = nullptr;
+  bool stridedInputs = false;    ///< the kernel takes inputs of any strides; else they are made contiguous
+  Structure structure = Structure::kNone;
+
+  std::string inplaceName() const { return std::string(name) + "_"; }
+  int32_t attrIndex(std::string_view attr) const;  ///< -1 when there is none
+};
+
+/// All ops by name. The text form and the builder look ops up here.
+class OpTable {
+ public:
+  explicit OpTable(std::vector<OpDef> defs);
+  const std::vector<OpDef>& all() const { return defs_; }
+  /// Null when there is none. `inplace` tells that the name was an in-place one.
+  const OpDef* find(std::string_view name, bool* inplace = nullptr) const;
+
+ private:
+  std::vector<OpDef> defs_;
+  std::vector<std::pair<std::string, int32_t>> byName_;  // sorted; negative: in-place use of ~index
+};
+
+}  // namespace popxl::ir
