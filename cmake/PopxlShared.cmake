@@ -17,9 +17,7 @@ target_include_directories(popxl INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}
                                            $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated/include>
                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(popxl PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-if(TARGET popxl_generated)
-  add_dependencies(popxl popxl_generated)
-endif()
+add_dependencies(popxl popxl_generated)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/popxl)
 install(TARGETS popxl EXPORT popxlTargets COMPONENT cpp LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -19,5 +19,4 @@ config.environment["PATH"] = os.pathsep.join(
     [str(build / "bin"), str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]
 )
 config.environment["PYTHONPATH"] = str(root / "python")
-for name in ("FileCheck", "filecheck"):
-    config.substitutions.append((rf"\b{name}\b", "filecheck"))
+config.substitutions.append((r"\bFileCheck\b", "filecheck"))
