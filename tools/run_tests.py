@@ -102,6 +102,7 @@ def main() -> int:
     reports = build / "reports"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
+    os.environ["POPXL_BUILD"] = str(build)
 
     kinds = arguments.only or ["cpp", "ir", "python"]
     totals = Totals()
