@@ -59,7 +59,7 @@ class Reachability {
   enum class Answer : uint8_t { kNo, kYes, kOpen };
 
   void labelPaths(std::span<const int32_t> order);
-  void labelTraversal(std::span<const int32_t> order, bool ascending, std::vector<Label>& labels);
+  void labelTraversal(std::span<const int32_t> roots, bool ascending, std::vector<Label>& labels);
   Answer decide(int32_t from, int32_t to) const;
   bool search(int32_t from, int32_t to);
 
