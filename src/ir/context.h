@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -50,8 +49,8 @@ class Context {
   Op* addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc, bool inplace = false,
             std::vector<std::string> outputNames = {});
 
-  using Hook = std::function<void(Op&)>;
-  int64_t addHook(Graph& graph, Hook hook);
+  /// Called with every op made through this context, whatever its graph.
+  int64_t addHook(Graph::Hook hook);
   void removeHook(int64_t handle);
 
  private:
@@ -67,12 +66,6 @@ class Context {
     SequenceMode mode;
     std::map<Key, Frontier> at;
   };
-  struct HookEntry {
-    int64_t handle;
-    int64_t irId;
-    Graph* graph;
-    Hook hook;
-  };
   void order(Op& op);
   Frontier& frontier(size_t level, const Key& key);
 
@@ -83,7 +76,7 @@ class Context {
   std::vector<TileSet> tileSets_;
   std::vector<ExecutionContext> executions_;
   std::vector<Level> levels_;
-  std::vector<HookEntry> hooks_;
+  std::vector<std::pair<int64_t, Graph::Hook>> hooks_;
   int64_t nextHook_ = 0;
 };
 

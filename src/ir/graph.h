@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -54,8 +55,16 @@ class Graph {
   /// Checks operands (count, graph, dtypes), runs inference, then adds the op and its results. On an Error nothing has
   /// changed; the message ends with op and user's line.
   Op* addOp(const OpDef& def, OpRequest request);
-  /// Removes an op whose results have no uses (results go with it). Memory is kept until the Ir dies.
-  void eraseOp(Op* op);
+  /// Called with every op that a program makes in this graph (Context::addOp), until removed.
+  using Hook = std::function<void(Op&)>;
+  int64_t addHook(Hook hook);
+  void removeHook(int64_t handle);
+  const std::vector<std::pair<int64_t, Hook>>& hooks() const { return hooks_; }
+
+  /// Removes ops whose results are used by each other at most; the results go with them. What had to run after a removed
+  /// op has to run after all that this op had to follow. Linear in the graph. Memory is kept until the Ir dies.
+  void eraseOps(const std::vector<Op*>& ops);
+  void eraseOp(Op* op) { eraseOps({op}); }
   void eraseTensor(Tensor* t);
   /// Every use of `from` becomes a use of `to`; graph outputs too.
   void replaceAllUses(Tensor* from, Tensor* to);
@@ -67,8 +76,10 @@ class Graph {
 
  private:
   friend class Op;
+  friend class Ir;
   Tensor* newTensor(std::string name, TensorType type, TensorKind kind);
   void checkOperands(const OpDef& def, const OpRequest& request) const;
+  void copyFrom(const Graph& other, const std::unordered_map<const Graph*, Graph*>& graphs);
 
   Ir* ir_;
   std::string id_;
@@ -80,6 +91,9 @@ class Graph {
   std::unordered_set<std::string> baseNames_;
   mutable std::unordered_map<std::string_view, Tensor*> byName_;
   mutable size_t indexed_ = 0;
+  bool namesLookGenerated_ = false;  // some base name contains "__t"
+  std::vector<std::pair<int64_t, Hook>> hooks_;
+  int64_t nextHook_ = 0;
 };
 
 }  // namespace popxl::ir

@@ -106,6 +106,7 @@ struct OpDef {
   std::string_view inplaceType = "";
   bool inplaceModifies = true;   ///< false for views: aliases without writing
   bool alwaysInplace = false;    ///< var updates: the op exists only in place
+  std::vector<int32_t> alsoModifies;  ///< further operands that every use writes (a step counter, ...)
 
   // Effects.
   bool random = false;           ///< a pure function of its seed operand, but never merged

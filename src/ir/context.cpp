@@ -1,0 +1,138 @@
+#include "ir/context.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/ir.h"
+
+namespace popxl::ir {
+
+Context& Context::current() {
+  thread_local Context context;
+  return context;
+}
+
+void Context::pushGraph(Graph& g) {
+  if (!graphs_.empty() && graphs_.back()->ir().id() != g.ir().id()) {
+    fail(ErrorKind::kRuntime,
+         "graph `{}` of Ir {} can't be entered inside graph `{}` of Ir {}; leave the other Ir's graph first",
+         g.displayName(), g.ir().id(), graphs_.back()->displayName(), graphs_.back()->ir().id());
+  }
+  graphs_.push_back(&g);
+  scopeBases_.push_back(scopes_.size());
+}
+
+void Context::popGraph() {
+  POPXL_ASSERT(!graphs_.empty(), "no graph is entered");
+  graphs_.pop_back();
+  scopeBases_.pop_back();
+}
+
+Graph& Context::requireGraph() const {
+  if (graphs_.empty()) {
+    fail(ErrorKind::kRuntime, "no graph is entered; use `with ir.main_graph:` (or another graph) around this code");
+  }
+  return *graphs_.back();
+}
+
+void Context::pushScope(std::string_view name) { scopes_.emplace_back(name); }
+void Context::popScope() { scopes_.pop_back(); }
+
+std::string Context::scopedName(std::string_view name) const {
+  std::string out;
+  for (size_t i = scopeBases_.empty() ? 0 : scopeBases_.back(); i < scopes_.size(); ++i) out += scopes_[i] + "/";
+  return out.append(name);
+}
+
+void Context::pushSequence(SequenceMode mode) { levels_.push_back({mode, {}}); }
+
+std::optional<SequenceMode> Context::sequence() const {
+  if (levels_.empty()) return std::nullopt;
+  return levels_.back().mode;
+}
+
+/// The frontier of a level for one graph and execution context; a new one starts where the level around it stands.
+Context::Frontier& Context::frontier(size_t level, const Key& key) {
+  const auto it = levels_[level].at.find(key);
+  if (it != levels_[level].at.end()) return it->second;
+  Frontier fresh;
+  if (level > 0 && levels_[level].mode != SequenceMode::kPass && levels_[level - 1].mode != SequenceMode::kPass) {
+    const Frontier& around = frontier(level - 1, key);
+    const bool continues = levels_[level - 1].mode == SequenceMode::kOrdered && !around.tail.empty();
+    fresh.entry = continues ? around.tail : around.entry;
+  }
+  return levels_[level].at.emplace(key, std::move(fresh)).first->second;
+}
+
+void Context::popSequence() {
+  POPXL_ASSERT(!levels_.empty(), "no in_sequence is in force");
+  const Level closed = std::move(levels_.back());
+  levels_.pop_back();
+  if (levels_.empty() || closed.mode == SequenceMode::kPass || levels_.back().mode == SequenceMode::kPass) return;
+  for (const auto& [key, inner] : closed.at) {
+    if (inner.tail.empty()) continue;
+    Frontier& outer = frontier(levels_.size() - 1, key);
+    if (levels_.back().mode == SequenceMode::kOrdered) {
+      outer.tail = inner.tail;
+    } else {
+      outer.tail.insert(outer.tail.end(), inner.tail.begin(), inner.tail.end());
+    }
+  }
+}
+
+void Context::order(Op& op) {
+  if (levels_.empty() || levels_.back().mode == SequenceMode::kPass) return;
+  Frontier& here = frontier(levels_.size() - 1, {&op.graph(), op.settings().context});
+  const bool ordered = levels_.back().mode == SequenceMode::kOrdered;
+  for (Op* before : ordered && !here.tail.empty() ? here.tail : here.entry) {
+    if (!before->erased()) op.addAfter(before);
+  }
+  if (ordered) here.tail.clear();
+  here.tail.push_back(&op);
+}
+
+Settings Context::settings() const {
+  Settings s;
+  s.ipu = ipu();
+  s.tileSet = tileSet();
+  s.context = execution();
+  const size_t base = scopeBases_.empty() ? 0 : scopeBases_.back();
+  if (scopes_.size() > base) {
+    std::string scope = scopedName("");
+    scope.pop_back();
+    s.scope = intern(scope);
+  }
+  return s;
+}
+
+Op* Context::addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc, bool inplace,
+                   std::vector<std::string> outputNames) {
+  Graph& graph = requireGraph();
+  const bool scoped = scopes_.size() > (scopeBases_.empty() ? 0 : scopeBases_.back());
+  if (scoped) {
+    outputNames.resize(std::max(outputNames.size(), def.results.size()));
+    for (std::string& name : outputNames) name = scopedName(name.empty() ? "t" : name);
+  }
+  Op* op = graph.addOp(def, {std::move(inputs), std::move(attrs), inplace, std::move(outputNames), settings(), loc});
+  order(*op);
+  if (!graph.hooks().empty()) {
+    const auto hooks = graph.hooks();  // a hook may add or remove hooks
+    for (const auto& [handle, hook] : hooks) hook(*op);
+  }
+  if (!hooks_.empty()) {
+    const auto hooks = hooks_;
+    for (const auto& [handle, hook] : hooks) hook(*op);
+  }
+  return op;
+}
+
+int64_t Context::addHook(Graph::Hook hook) {
+  hooks_.emplace_back(nextHook_, std::move(hook));
+  return nextHook_++;
+}
+
+void Context::removeHook(int64_t handle) {
+  std::erase_if(hooks_, [&](const auto& entry) { return entry.first == handle; });
+}
+
+}  // namespace popxl::ir

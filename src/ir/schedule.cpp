@@ -1,0 +1,118 @@
+#include "algo/schedule.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "algo/regions.h"
+#include "base/error.h"
+#include "ir/graph.h"
+
+namespace popxl::ir {
+namespace {
+
+/// Ops of one execution context as a scheduling problem on integers.
+class ContextProblem {
+ public:
+  ContextProblem(const Graph& graph, const std::vector<Op*>& ops) : graph_(graph), ops_(ops) {
+    for (size_t i = 0; i < ops.size(); ++i) opIndex_.emplace(ops[i], static_cast<int32_t>(i));
+  }
+
+  std::vector<Op*> solve() {
+    addOps();
+    addBuffers();
+    const std::vector<int32_t> order = algo::scheduleForLiveness(problem_);
+    if (order.size() < ops_.size()) reportCycle();
+    std::vector<Op*> out;
+    out.reserve(order.size());
+    for (const int32_t i : order) out.push_back(ops_[static_cast<size_t>(i)]);
+    return out;
+  }
+
+ private:
+  int32_t indexOf(const Tensor* t) {
+    const auto [it, fresh] = tensorIndex_.emplace(t, static_cast<int32_t>(tensors_.size()));
+    if (fresh) tensors_.push_back(t);
+    return it->second;
+  }
+
+  void addOps() {
+    std::vector<int32_t> row;
+    for (const Op* op : ops_) {
+      row.clear();
+      for (const Tensor* t : op->inputs()) {
+        if (t != nullptr) row.push_back(indexOf(t));
+      }
+      problem_.inputs.addRow(row);
+      row.clear();
+      for (const Tensor* t : op->outputs()) row.push_back(indexOf(t));
+      problem_.outputs.addRow(row);
+      for (const Op* before : op->after()) {
+        if (const auto it = opIndex_.find(before); it != opIndex_.end()) {
+          problem_.constraints.push_back({it->second, opIndex_.at(op)});
+        }
+      }
+    }
+  }
+
+  void addBuffers() {
+    algo::DisjointSets groups(static_cast<int32_t>(tensors_.size()));
+    for (const Op* op : ops_) {
+      for (const Alias& alias : op->aliases()) {
+        groups.merge(tensorIndex_.at(op->output(static_cast<size_t>(alias.output))),
+                     tensorIndex_.at(op->input(static_cast<size_t>(alias.input))));
+      }
+    }
+    const size_t n = tensors_.size();
+    problem_.bufferOf.resize(n);
+    problem_.bytes.assign(n, 0);
+    problem_.storage.assign(n, algo::Storage::kTemporary);
+    for (size_t i = 0; i < n; ++i) {
+      const auto buffer = static_cast<size_t>(groups.find(static_cast<int32_t>(i)));
+      problem_.bufferOf[i] = static_cast<int32_t>(buffer);
+      problem_.bytes[buffer] = std::max(problem_.bytes[buffer], std::max<int64_t>(tensors_[i]->type().bytes(), 0));
+      const Op* producer = tensors_[i]->producer();
+      if (producer == nullptr || !opIndex_.contains(producer)) problem_.storage[buffer] = algo::Storage::kExternal;
+    }
+    for (const Tensor* t : graph_.outputs()) {
+      const auto it = tensorIndex_.find(t);
+      if (it == tensorIndex_.end()) continue;
+      auto& storage = problem_.storage[static_cast<size_t>(problem_.bufferOf[static_cast<size_t>(it->second)])];
+      if (storage == algo::Storage::kTemporary) storage = algo::Storage::kKept;
+    }
+  }
+
+  [[noreturn]] void reportCycle() const {
+    std::string names;
+    for (const int32_t i : algo::findCycle(algo::dependences(problem_))) {
+      names += "\n  " + ops_[static_cast<size_t>(i)]->str();
+    }
+    fail(ErrorKind::kGraph, "graph `{}` can't be ordered: these ops wait for each other:{}", graph_.displayName(), names);
+  }
+
+  const Graph& graph_;
+  const std::vector<Op*>& ops_;
+  std::unordered_map<const Op*, int32_t> opIndex_;
+  std::unordered_map<const Tensor*, int32_t> tensorIndex_;
+  std::vector<const Tensor*> tensors_;
+  algo::ScheduleProblem problem_;
+};
+
+}  // namespace
+
+std::vector<Op*> Graph::schedule() const {
+  std::vector<Op*> out;
+  out.reserve(ops_.size());
+  for (const auto context : {ExecutionContext::kWeightsFromHost, ExecutionContext::kNormal,
+                             ExecutionContext::kAccumulateOuter, ExecutionContext::kWeightsToHost}) {
+    std::vector<Op*> ops;
+    for (Op* op : ops_) {
+      if (op->settings().context == context) ops.push_back(op);
+    }
+    if (ops.empty()) continue;
+    const std::vector<Op*> ordered = ContextProblem(*this, ops).solve();
+    out.insert(out.end(), ordered.begin(), ordered.end());
+  }
+  return out;
+}
+
+}  // namespace popxl::ir
