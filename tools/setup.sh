@@ -42,7 +42,7 @@ fi
 environment() {
   local venv=$1; shift
   local python=${PYTHON:-python3} stamp="$venv/.stamp" want args=()
-  want=$("$python" --version; pwd; cat "$@" tools/setup.sh tools/cpu_torch.py | sha256sum)
+  want=$("$python" --version; pwd; cat "$@" tools/cpu_torch.py | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && "$venv/bin/python" -c '' 2>/dev/null; then return; fi
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     { echo "tools/setup.sh: the pinned packages need Python 3.11 or newer, $python is $("$python" --version);" \
