@@ -72,6 +72,14 @@ std::string Graph::uniqueName(std::string_view base) {
   return name;
 }
 
+void Graph::rename(Tensor* t, std::string_view base) {
+  find(t->name_);  // completes the index
+  byName_.erase(t->name_);
+  baseNames_.erase(t->name_);
+  t->name_ = uniqueName(base);
+  byName_.emplace(t->name_, t);
+}
+
 Tensor* Graph::newTensor(std::string name, TensorType type, TensorKind kind) {
   return &tensorStore_.emplace_back(*this, std::move(name), std::move(type), kind);
 }
@@ -244,6 +252,10 @@ void Graph::replaceAllUses(Tensor* from, Tensor* to) {
   const std::vector<Use> uses = from->uses_;
   for (const Use& use : uses) use.op->setInput(static_cast<size_t>(use.index), to);
   std::replace(outputs_.begin(), outputs_.end(), from, to);
+}
+
+void Graph::sortOps() {
+  std::sort(ops_.begin(), ops_.end(), [](const Op* a, const Op* b) { return a->id() < b->id(); });
 }
 
 void Graph::copyFrom(const Graph& other, const std::unordered_map<const Graph*, Graph*>& graphs) {

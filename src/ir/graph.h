@@ -44,6 +44,9 @@ class Graph {
   /// Base name if it is still free in this graph, else name__t{N} with the Ir's counter.
   std::string uniqueName(std::string_view base);
 
+  /// Gives a tensor another name, made unique as for a new one.
+  void rename(Tensor* t, std::string_view base);
+
   Tensor* addInput(std::string_view name, TensorType type, bool byRef = false);
   /// Marks a tensor of this graph as the next output; the same tensor may be marked more than once.
   void addOutput(Tensor* t);
@@ -68,6 +71,8 @@ class Graph {
   void eraseTensor(Tensor* t);
   /// Every use of `from` becomes a use of `to`; graph outputs too.
   void replaceAllUses(Tensor* from, Tensor* to);
+  /// Puts ops() in the order of their ids (the parser makes ops in the order in which data flows).
+  void sortOps();
 
   bool canBeDifferentiated() const { return canBeDifferentiated_; }
   void setCanBeDifferentiated(bool value) { canBeDifferentiated_ = value; }

@@ -52,6 +52,7 @@ class Ir : public std::enable_shared_from_this<Ir> {
   const std::vector<Stream>& streams() const { return streams_; }
   RemoteBuffer& addRemoteBuffer(TensorType type, int64_t entries);
   std::vector<std::unique_ptr<RemoteBuffer>>& remoteBuffers() { return remoteBuffers_; }
+  const std::vector<std::unique_ptr<RemoteBuffer>>& remoteBuffers() const { return remoteBuffers_; }
 
   SessionOptions& options() { return options_; }
   const SessionOptions& options() const { return options_; }
