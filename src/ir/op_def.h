@@ -42,6 +42,7 @@ struct AttrDef {
 struct ResultDef {
   std::string_view name;
   std::string_view doc = "";
+  bool variadic = false;  ///< the only result: as many as inference says
 };
 
 /// What one input of an op means to an output: an in-place op's result is the same memory.
@@ -90,15 +91,16 @@ enum class Visibility : uint8_t {
 
 /// The description of one op, from which everything else is derived.
 struct OpDef {
-  std::string_view name;         ///< text form and function name: "add"
-  std::string_view type;         ///< compatibility op type: "Add"
-  std::string_view className;    ///< compatibility class, e.g. "AddOp"; empty: type + "Op"
-  std::string_view doc;          ///< one sentence
-  std::vector<OperandDef> operands;
-  std::vector<AttrDef> attrs;
+  std::string_view name = "";       ///< text form and function name: "add"
+  std::string_view type = "";       ///< compatibility op type: "Add"
+  std::string_view className = "";  ///< compatibility class, e.g. "AddOp"; empty: type + "Op"
+  std::string_view doc = "";        ///< one sentence
+  std::vector<OperandDef> operands = {};
+  std::vector<AttrDef> attrs = {};
   std::vector<ResultDef> results = {{"out"}};
   InferFn infer = nullptr;
-  GradFn grad = nullptr;         ///< null with `differentiable` false: gradients stop here
+  GradFn grad = nullptr;         ///< null: an error when a gradient has to pass, unless it stops here
+  bool stopsGradient = false;    ///< the result does not depend smoothly on the operands, or is meant as a constant
   Visibility visibility = Visibility::kPublic;
 
   // In-place use: `name_` in the text; its type defaults to type + "Inplace".
@@ -111,6 +113,13 @@ struct OpDef {
   // Effects.
   bool random = false;           ///< a pure function of its seed operand, but never merged
   bool sideEffect = false;       ///< never removed: host_store, print, ...
+  /// An operand that is written though no result is its memory: before the op's own arithmetic runs (which then reads the
+  /// new value), every element becomes what `update` gives over that operand's own shape. -1: none.
+  int32_t updatedOperand = -1;
+  void (*update)(ExprContext& ctx) = nullptr;
+  /// With an in-place variant: its result names the operands' memory for the ambiguity check (all variadic ones), but is
+  /// computed into memory of its own.
+  bool inplaceCopies = false;
 
   // How it runs: exactly one of expr (with optional reduction), view, kernel, structure.
   ExprFn expr = nullptr;

@@ -58,7 +58,7 @@ class ContextProblem {
     algo::DisjointSets groups(static_cast<int32_t>(tensors_.size()));
     for (const Op* op : ops_) {
       for (const Alias& alias : op->aliases()) {
-        groups.merge(tensorIndex_.at(op->output(static_cast<size_t>(alias.output))),
+        groups.unite(tensorIndex_.at(op->output(static_cast<size_t>(alias.output))),
                      tensorIndex_.at(op->input(static_cast<size_t>(alias.input))));
       }
     }
