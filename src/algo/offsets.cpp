@@ -14,6 +14,8 @@ namespace {
 
 /// The placement by falling size is quadratic: so many intervals take some 20 ms.
 constexpr size_t kMaxPlacedBySize = 4096;
+/// Among more intervals than this the largest ones decide too little to be worth another sweep.
+constexpr size_t kMaxPlannedBySize = 100'000;
 
 int64_t alignedSize(const Interval& interval) {
   return (interval.size + kOffsetAlignment - 1) / kOffsetAlignment * kOffsetAlignment;
@@ -113,8 +115,9 @@ int64_t placeBySweep(std::span<const Interval> intervals, std::span<const int32_
   FreeList memory;
   auto next = closing.begin();
   for (int32_t i : opening) {
-    for (; closes(*next) < opens(i); ++next)
+    for (; closes(*next) < opens(i); ++next) {
       memory.release(offsets[*next] - base, alignedSize(intervals[*next]));
+    }
     offsets[i] = base + memory.allocate(alignedSize(intervals[i]));
   }
   return base + memory.top();
@@ -191,7 +194,8 @@ OffsetPlan planOffsets(std::span<const Interval> intervals) {
     if (plan.peak < best.peak) best = std::move(plan);
   };
   if (best.peak > bound) improve(planBySweep(intervals, which, true));
-  if (best.peak > bound) improve(planBySize(intervals, std::move(which)));
+  if (best.peak > bound && which.size() <= kMaxPlannedBySize)
+    improve(planBySize(intervals, std::move(which)));
   return best;
 }
 

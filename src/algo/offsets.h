@@ -22,9 +22,9 @@ struct OffsetPlan {
   int64_t peak = 0;              ///< bytes that hold all intervals
 };
 
-/// Places the intervals so that no two that share a step share a byte, with a small peak. The best of a
-/// best-fit sweep forwards and backwards in time (O(n log n)) and, for few intervals, a placement by falling
-/// size. Depends on nothing but the arguments.
+/// Places the intervals so that no two that share a step share a byte, with a small peak: the best of a
+/// best-fit sweep forwards in time, one backwards, and a placement by falling size (of the largest ones only,
+/// where there are thousands; not tried for very many). O(n log n). Depends on nothing but the arguments.
 OffsetPlan planOffsets(std::span<const Interval> intervals);
 
 /// The most bytes needed at one step, sizes rounded up to the alignment: no plan has a smaller peak.
