@@ -108,15 +108,14 @@ struct OpDef {
   std::string_view inplaceType = "";
   bool inplaceModifies = true;   ///< false for views: aliases without writing
   bool alwaysInplace = false;    ///< var updates: the op exists only in place
-  std::vector<int32_t> alsoModifies;  ///< further operands that every use writes (a step counter, ...)
+  std::vector<int32_t> alsoModifies = {};  ///< further operands that every use writes (a step counter, ...)
 
   // Effects.
   bool random = false;           ///< a pure function of its seed operand, but never merged
   bool sideEffect = false;       ///< never removed: host_store, print, ...
-  /// An operand that is written though no result is its memory: before the op's own arithmetic runs (which then reads the
-  /// new value), every element becomes what `update` gives over that operand's own shape. -1: none.
-  int32_t updatedOperand = -1;
-  void (*update)(ExprContext& ctx) = nullptr;
+  /// With `alsoModifies`: before the op's own arithmetic runs (which then reads the new value), every element of those
+  /// operands becomes what this gives over their own shape.
+  ExprFn update = nullptr;
   /// With an in-place variant: its result names the operands' memory for the ambiguity check (all variadic ones), but is
   /// computed into memory of its own.
   bool inplaceCopies = false;
