@@ -1,0 +1,252 @@
+#include "kernels/matmul.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/dense_lanes.h"
+#include "kernels/dense_pack.h"
+#include "kernels/matmul_plan.h"
+#include "kernels/onednn_gemm.h"
+
+namespace popxl::kernels {
+namespace {
+
+using dense::Carver;
+using dense::Matrix;
+using dense::Operand;
+
+struct Pointers {
+  std::byte *lhs, *rhs, *out;
+};
+
+/// A chunk of the work: some batches, a tile of the output, a piece of k.
+struct Piece {
+  int64_t batch, batchEnd, row, rows, col, cols, depth, depthEnd, split;
+};
+
+Piece pieceOf(const MatmulPlan& p, int64_t chunk) {
+  Piece piece{};
+  piece.split = chunk % p.splitK;
+  chunk /= p.splitK;
+  piece.col = chunk % p.tilesN() * p.tileN;
+  chunk /= p.tilesN();
+  piece.row = chunk % p.tilesM() * p.tileM;
+  piece.batch = chunk / p.tilesM() * p.batchesPerChunk;
+  piece.batchEnd = std::min(p.batches, piece.batch + p.batchesPerChunk);
+  piece.cols = std::min(p.tileN, p.n - piece.col);
+  piece.rows = std::min(p.tileM, p.m - piece.row);
+  piece.depth = p.k * piece.split / p.splitK;
+  piece.depthEnd = p.k * (piece.split + 1) / p.splitK;
+  return piece;
+}
+
+Pointers batchPointers(const MatmulPlan& p, Pointers at, int64_t index) {
+  for (size_t d = p.batch.size(); d-- > 0;) {
+    const int64_t i = index % p.batch[d];
+    index /= p.batch[d];
+    at.lhs += i * p.lhsBatch[d] * sizeOf(p.lhsType);
+    at.rhs += i * p.rhsBatch[d] * sizeOf(p.rhsType);
+    at.out += i * p.outBatch[d] * sizeOf(p.outType);
+  }
+  return at;
+}
+
+/// Reads part of a matrix into `to` along the dimension that is closer in memory.
+template <typename T>
+Operand<T> pack(std::byte* data, DType type, int64_t rows, int64_t cols, int64_t row, int64_t col, T* to) {
+  if (col == 1 || row != 1) {
+    dense::load(Matrix{data, type, rows, cols, row, col}, to);
+    return {to, cols, 1};
+  }
+  dense::load(Matrix{data, type, cols, rows, col, row}, to);
+  return {to, 1, rows};
+}
+
+template <typename T>
+class MatmulKernel final : public Kernel {
+ public:
+  MatmulKernel(MatmulPlan plan, bool scaled, std::string text)
+      : plan_(std::move(plan)),
+        scaled_(scaled),
+        text_(std::move(text)),
+        lanes_(dense::lanesFor(plan_.chunks())) {
+    Carver sizes;
+    partials(sizes);
+    for (int64_t i = 0; i < lanes_; ++i) laneOf(sizes);
+    scratch_ = sizes.used();
+  }
+
+  void run(std::span<std::byte* const> operands) const override;
+  int64_t scratchBytes() const override { return scratch_; }
+  double flops() const override {
+    return 2.0 * static_cast<double>(plan_.m) * static_cast<double>(plan_.n) * static_cast<double>(plan_.k) *
+           static_cast<double>(plan_.batches);
+  }
+  std::string describe() const override { return text_; }
+
+ private:
+  struct Lane {
+    T *lhs, *rhs, *out;
+  };
+
+  T* partials(Carver& carver) const {
+    return plan_.splitK > 1 ? carver.take<T>(plan_.splitK * plan_.m * plan_.n) : nullptr;
+  }
+  Lane laneOf(Carver& carver) const {
+    const MatmulPlan& p = plan_;
+    return {carver.take<T>(p.packLhs ? p.tileM * p.panelK : 0),
+            carver.take<T>(p.packRhs ? p.panelK * p.tileN : 0),
+            carver.take<T>(p.packOut && p.splitK == 1 ? p.tileM * p.tileN : 0)};
+  }
+  Matrix outMatrix(const Pointers& at, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+    return {at.out + (row * plan_.outRow + col * plan_.outCol) * sizeOf(plan_.outType),
+            plan_.outType,
+            rows,
+            cols,
+            plan_.outRow,
+            plan_.outCol};
+  }
+  void multiply(const Piece& piece, const Pointers& at, const Lane& lane, T* partial, T scale) const;
+  void sumPartials(const T* partial, const Pointers& at, T scale) const;
+  void fillZero(const Pointers& base) const;
+
+  MatmulPlan plan_;
+  bool scaled_;
+  std::string text_;
+  int64_t lanes_;
+  int64_t scratch_ = 0;
+};
+
+template <typename T>
+void MatmulKernel<T>::multiply(const Piece& piece, const Pointers& at, const Lane& lane, T* partial,
+                               T scale) const {
+  const MatmulPlan& p = plan_;
+  T* out = reinterpret_cast<T*>(at.out) + piece.row * p.outRow + piece.col * p.outCol;
+  int64_t outRow = p.outRow;
+  const bool through = p.packOut && partial == nullptr;
+  if (partial != nullptr) {
+    out = partial + (piece.split * p.m + piece.row) * p.n + piece.col;
+    outRow = p.n;
+  } else if (through) {
+    out = lane.out;
+    outRow = piece.cols;
+  }
+  for (int64_t depth = piece.depth; depth < piece.depthEnd; depth += p.panelK) {
+    const int64_t deep = std::min(p.panelK, piece.depthEnd - depth);
+    std::byte* lhs = at.lhs + (piece.row * p.lhsRow + depth * p.lhsCol) * sizeOf(p.lhsType);
+    std::byte* rhs = at.rhs + (depth * p.rhsRow + piece.col * p.rhsCol) * sizeOf(p.rhsType);
+    const Operand<T> a = p.packLhs ? pack(lhs, p.lhsType, piece.rows, deep, p.lhsRow, p.lhsCol, lane.lhs)
+                                   : Operand<T>{reinterpret_cast<T*>(lhs), p.lhsRow, p.lhsCol};
+    const Operand<T> b = p.packRhs ? pack(rhs, p.rhsType, deep, piece.cols, p.rhsRow, p.rhsCol, lane.rhs)
+                                   : Operand<T>{reinterpret_cast<T*>(rhs), p.rhsRow, p.rhsCol};
+    dense::gemm(piece.rows, piece.cols, deep, a, b, out, outRow, depth > piece.depth);
+  }
+  if (through) {
+    dense::store(out, outRow, scale, outMatrix(at, piece.row, piece.rows, piece.col, piece.cols));
+  }
+}
+
+/// Adds the pieces along k in order, a block of rows a chunk.
+template <typename T>
+void MatmulKernel<T>::sumPartials(const T* partial, const Pointers& at, T scale) const {
+  const int64_t m = plan_.m, n = plan_.n;
+  const int64_t rows = std::clamp<int64_t>(kSerialElements / (n * plan_.splitK), 1, m);
+  constexpr int64_t kBlock = 256;
+  parallelFor((m + rows - 1) / rows, [&](int64_t chunk) {
+    T sum[kBlock];
+    for (int64_t i = chunk * rows; i < std::min(m, (chunk + 1) * rows); ++i) {
+      for (int64_t j = 0; j < n; j += kBlock) {
+        const int64_t width = std::min(kBlock, n - j);
+        const T* from = partial + i * n + j;
+        std::copy(from, from + width, sum);
+        for (int64_t s = 1; s < plan_.splitK; ++s) {
+          const T* next = from + s * m * n;
+          for (int64_t x = 0; x < width; ++x) sum[x] += next[x];
+        }
+        dense::store(sum, width, scale, outMatrix(at, i, 1, j, width));
+      }
+    }
+  });
+}
+
+template <typename T>
+void MatmulKernel<T>::fillZero(const Pointers& base) const {
+  constexpr T kZero[1] = {0};
+  for (int64_t b = 0; b < plan_.batches; ++b) {
+    const Pointers at = batchPointers(plan_, base, b);
+    for (int64_t i = 0; i < plan_.m; ++i) {
+      for (int64_t j = 0; j < plan_.n; ++j) dense::store(kZero, 1, T{1}, outMatrix(at, i, 1, j, 1));
+    }
+  }
+}
+
+template <typename T>
+void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
+  const size_t count = scaled_ ? 4 : 3;
+  POPXL_ASSERT(operands.size() >= count + (scratch_ > 0 ? 1 : 0), "{}: {} operands", text_, operands.size());
+  const Pointers base{operands[plan_.swapped ? 1 : 0], operands[plan_.swapped ? 0 : 1], operands[count - 1]};
+  if (plan_.m == 0 || plan_.n == 0 || plan_.batches == 0) return;
+  if (plan_.k == 0) return fillZero(base);
+  T scale{1};
+  if (scaled_) {
+    int32_t log2 = 0;
+    std::memcpy(&log2, operands[2], sizeof(log2));
+    scale = static_cast<T>(std::ldexp(1.0, log2));
+  }
+  Carver carver(scratch_ > 0 ? operands[count] : nullptr);
+  T* partial = partials(carver);
+  const std::byte* lanes = scratch_ > 0 ? operands[count] + carver.used() : nullptr;
+  Carver one;
+  laneOf(one);
+  const auto chunk = [&](int64_t index, int64_t lane) {
+    Carver own(const_cast<std::byte*>(lanes) + lane * one.used());
+    const Lane memory = laneOf(own);
+    const Piece piece = pieceOf(plan_, index);
+    for (int64_t b = piece.batch; b < piece.batchEnd; ++b) {
+      multiply(piece, batchPointers(plan_, base, b), memory, partial, scale);
+    }
+  };
+  if (one.used() == 0) {
+    parallelFor(plan_.chunks(), [&](int64_t index) { chunk(index, 0); });
+  } else {
+    dense::forLanes(plan_.chunks(), lanes_, chunk);
+  }
+  if (partial != nullptr) sumPartials(partial, base, scale);
+}
+
+void checkTypes(const MatmulSpec& s) {
+  const bool float8 = isFloat8(s.lhs.dtype) && isFloat8(s.rhs.dtype) && s.out.dtype == DType::kFloat16;
+  const bool same = s.lhs.dtype == s.rhs.dtype && s.lhs.dtype == s.out.dtype && !isFloat8(s.lhs.dtype);
+  if (!same && !float8) {
+    fail(ErrorKind::kType,
+         "matmul: operands are {} and {}, the result is {}; expected one dtype for all three, or two float8 "
+         "operands "
+         "and a float16 result; cast an operand",
+         nameOf(s.lhs.dtype), nameOf(s.rhs.dtype), nameOf(s.out.dtype));
+  }
+  POPXL_ASSERT(!s.scaled || float8, "a scale needs float8 operands, not {}", nameOf(s.lhs.dtype));
+}
+
+std::string describe(const MatmulSpec& s, const MatmulPlan& p) {
+  const int64_t m = p.swapped ? p.n : p.m, n = p.swapped ? p.m : p.n;
+  std::string text = fmt::format("matmul {} {}x{}x{}", nameOf(s.lhs.dtype), m, n, p.k);
+  if (p.batches != 1) text += fmt::format(" x{}", p.batches);
+  if (p.chunks() > 1) text += fmt::format(" in {} pieces", p.chunks());
+  return text;
+}
+
+}  // namespace
+
+KernelPtr makeMatmul(MatmulSpec spec) {
+  checkTypes(spec);
+  const dense::Compute compute = dense::computeOf(spec.lhs.dtype, "matmul");
+  MatmulPlan plan = planMatmul(spec);
+  std::string text = describe(spec, plan);
+  return dense::withCompute(compute, [&](auto zero) -> KernelPtr {
+    return std::make_unique<MatmulKernel<decltype(zero)>>(std::move(plan), spec.scaled, std::move(text));
+  });
+}
+
+}  // namespace popxl::kernels
