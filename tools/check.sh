@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(format tidy asan tsan)
 jobs=$(nproc)
+export PATH="$PWD/.venv-check/bin:$PATH"
 failed=()
 
 cpp_files() { git ls-files 'src/*.cpp' 'src/*.h' 'include/*.h' 'tools/*.cpp' 'tests/*.cpp' 'tests/*.h' \

@@ -11,8 +11,7 @@ packages=(build-essential g++ cmake ninja-build ccache python3 python3-venv pyth
 requirements=(requirements/build.txt requirements/test.txt requirements/demo.txt)
 for extra in "$@"; do
   case "$extra" in
-    check) packages+=(clang-format clang-tidy) ;;
-    bench) ;;
+    check | bench) ;;
     *) echo "tools/setup.sh: no extra named '$extra'; there are: check, bench" >&2; exit 2 ;;
   esac
 done
@@ -60,5 +59,8 @@ environment() {
 
 environment .venv "${requirements[@]}"
 for extra in "$@"; do
-  if [ "$extra" = bench ]; then environment .venv-bench "${requirements[@]}" requirements/bench.txt; fi
+  case "$extra" in
+    check) environment .venv-check requirements/check.txt ;;
+    bench) environment .venv-bench "${requirements[@]}" requirements/bench.txt ;;
+  esac
 done
