@@ -1,0 +1,135 @@
+#include "ops/define.h"
+
+// Ops that run graphs. Their effects and gradients come from the graphs; the executor runs them itself.
+namespace popxl::ops {
+
+namespace {
+
+/// Checks operands [first, first + inputs of the callee) against the inputs of the callee.
+void checkInputs(const Op& op, const ir::Graph& callee, size_t first) {
+  const size_t wanted = callee.inputs().size();
+  const size_t given = op.inputs().size() < first ? 0 : op.inputs().size() - first;
+  if (given < wanted) {
+    fail(ErrorKind::kValue, "Not enough inputs have been provided: graph `{}` has {} inputs, {} were given",
+         callee.displayName(), wanted, given);
+  }
+  for (size_t i = 0; i < wanted; ++i) {
+    const Tensor& have = *op.input(first + i);
+    const Tensor& want = *callee.inputs()[i];
+    if (have.dtype() == want.dtype() && have.shape() == want.shape()) continue;
+    fail(ErrorKind::kGraph, "tensor `{}` is {}, but input `{}` of graph `{}` is {}; they must be equal", have.id(),
+         have.type().str(), want.name(), callee.displayName(), want.type().str());
+  }
+}
+
+void checkNoMore(const Op& op, const ir::Graph& callee, size_t wanted) {
+  if (op.inputs().size() <= wanted) return;
+  fail(ErrorKind::kValue, "Too many inputs have been provided: graph `{}` has {} inputs; {} operands were given, {} are needed",
+       callee.displayName(), callee.inputs().size(), op.inputs().size(), wanted);
+}
+
+void checkNotItself(const Op& op, const ir::Graph& callee) {
+  if (&callee != &op.graph()) return;
+  fail(ErrorKind::kValue, "graph `{}` can't run itself", callee.displayName());
+}
+
+void outputTypes(const ir::Graph& callee, Types& out) {
+  for (const Tensor* t : callee.outputs()) out.push_back(t->type());
+}
+
+void inferCall(const Op& op, Types& out) {
+  const ir::Graph& callee = *op.attr<ir::Graph*>("graph");
+  checkNotItself(op, callee);
+  checkInputs(op, callee, 0);
+  checkNoMore(op, callee, callee.inputs().size());
+  outputTypes(callee, out);
+}
+
+void inferRepeat(const Op& op, Types& out) {
+  const ir::Graph& body = *op.attr<ir::Graph*>("graph");
+  const int64_t count = integer(op, "repeat_count");
+  checkNotItself(op, body);
+  if (count < 0) fail(ErrorKind::kValue, "Repeat count must be >= 0, it is {}", count);
+  if (body.outputs().size() > body.inputs().size()) {
+    fail(ErrorKind::kValue,
+         "To repeat the subgraph `{}`, it must not have more outputs ({}) than inputs ({}): each output becomes the input "
+         "at the same place in the next iteration",
+         body.displayName(), body.outputs().size(), body.inputs().size());
+  }
+  checkInputs(op, body, 0);
+  checkNoMore(op, body, body.inputs().size());
+  for (size_t i = 0; i < body.outputs().size(); ++i) {
+    const TensorType &output = body.outputs()[i]->type(), &input = body.inputs()[i]->type();
+    if (output.dtype == input.dtype && output.shape == input.shape) continue;
+    fail(ErrorKind::kGraph, "output `{}` of graph `{}` is {}, but it becomes input `{}`, {}, in the next iteration",
+         body.outputs()[i]->name(), body.displayName(), output.str(), body.inputs()[i]->name(), input.str());
+  }
+  outputTypes(body, out);
+}
+
+void inferConditional(const Op& op, Types& out) {
+  const ir::Graph& yes = *op.attr<ir::Graph*>("then_branch");
+  const ir::Graph& no = *op.attr<ir::Graph*>("else_branch");
+  checkNotItself(op, yes);
+  checkNotItself(op, no);
+  requireScalar(op, 0);
+  if (yes.outputs().size() != no.outputs().size()) {
+    fail(ErrorKind::kValue, "the branches must have the same number of outputs: `{}` has {}, `{}` has {}",
+         yes.displayName(), yes.outputs().size(), no.displayName(), no.outputs().size());
+  }
+  for (size_t i = 0; i < yes.outputs().size(); ++i) {
+    const TensorType &a = yes.outputs()[i]->type(), &b = no.outputs()[i]->type();
+    if (a.dtype == b.dtype && a.shape == b.shape) continue;
+    fail(ErrorKind::kGraph, "output {} is {} in branch `{}` and {} in branch `{}`; they must be equal", i, a.str(),
+         yes.displayName(), b.str(), no.displayName());
+  }
+  checkInputs(op, yes, 1);
+  checkInputs(op, no, 1 + yes.inputs().size());
+  checkNoMore(op, no, 1 + yes.inputs().size() + no.inputs().size());
+  outputTypes(yes, out);
+}
+
+}  // namespace
+
+void control(Defs& defs) {
+  OpDef call;
+  call.name = "call";
+  call.type = "Call";
+  call.doc = "Runs a graph on operands given by value, or by reference where the graph's input says so.";
+  call.operands = {{"inputs", ir::kAny, "One tensor for each input of the graph.", Arity::kVariadic}};
+  call.attrs = {{"graph", AttrType::kGraph, "The graph to run."}};
+  call.results = {{"outputs", "", true}};
+  call.infer = inferCall;
+  call.visibility = Visibility::kManual;
+  call.structure = Structure::kCall;
+  defs.push_back(call);
+
+  OpDef repeat;
+  repeat.name = "repeat";
+  repeat.type = "Loop";
+  repeat.doc = "Runs a graph a number of times; its outputs become its first inputs of the next time.";
+  repeat.operands = {{"inputs", ir::kAny, "Inputs of the first time; those beyond the outputs stay.", Arity::kVariadic}};
+  repeat.attrs = {{"graph", AttrType::kGraph, "The graph to run."},
+                  {"repeat_count", AttrType::kInt, "How many times; after 0 times the outputs are the inputs."}};
+  repeat.results = {{"outputs", "", true}};
+  repeat.infer = inferRepeat;
+  repeat.visibility = Visibility::kManual;
+  repeat.structure = Structure::kRepeat;
+  defs.push_back(repeat);
+
+  OpDef conditional;
+  conditional.name = "conditional";
+  conditional.type = "If";
+  conditional.doc = "Runs one of two graphs.";
+  conditional.operands = {{"cond", ir::kBools, "Decides: true runs `then_branch`."},
+                          {"inputs", ir::kAny, "Inputs of `then_branch`, then those of `else_branch`.", Arity::kVariadic}};
+  conditional.attrs = {{"then_branch", AttrType::kGraph, "Run when the condition is true."},
+                       {"else_branch", AttrType::kGraph, "Run when the condition is false."}};
+  conditional.results = {{"outputs", "", true}};
+  conditional.infer = inferConditional;
+  conditional.visibility = Visibility::kManual;
+  conditional.structure = Structure::kConditional;
+  defs.push_back(conditional);
+}
+
+}  // namespace popxl::ops
