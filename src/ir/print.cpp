@@ -22,7 +22,9 @@ std::string attrText(const Attr& value) {
     std::string operator()(const std::string& v) const { return quoted(v); }
     std::string operator()(DType v) const { return std::string(nameOf(v)); }
     std::string operator()(const Graph* v) const { return graphText(v->id()); }
-    std::string operator()(const std::vector<int64_t>& v) const { return fmt::format("[{}]", fmt::join(v, ", ")); }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      return fmt::format("[{}]", fmt::join(v, ", "));
+    }
     std::string operator()(const std::vector<double>& v) const {
       std::string out;
       for (const double x : v) out += (out.empty() ? "" : ", ") + floatText(x);
@@ -54,7 +56,8 @@ std::string optionText(const SessionOptions& options, const OptionDef::Member& m
     }
     std::string operator()(std::map<std::string, std::string> SessionOptions::*m) const {
       std::string out;
-      for (const auto& [key, value] : o.*m) out += (out.empty() ? "" : ", ") + quoted(key) + " = " + quoted(value);
+      for (const auto& [key, value] : o.*m)
+        out += (out.empty() ? "" : ", ") + quoted(key) + " = " + quoted(value);
       return '{' + out + '}';
     }
   };
@@ -181,10 +184,13 @@ class Printer {
 
   void declaration(const Tensor& t) {
     const bool variable = t.kind() == TensorKind::kVariable;
-    const std::string_view kind = variable ? "variable" : t.kind() == TensorKind::kConstant ? "constant" : "stream_handle";
+    const std::string_view kind = variable                            ? "variable"
+                                  : t.kind() == TensorKind::kConstant ? "constant"
+                                                                      : "stream_handle";
     add("{} = {} {}", tensorText(t.name()), kind, typeText(t.type()));
     const VariableSettings& s = t.settings();
-    if (!s.groupOf.empty() || s.numGroups != 1) add(" groups({}: [{}])", s.numGroups, fmt::join(s.groupOf, ", "));
+    if (!s.groupOf.empty() || s.numGroups != 1)
+      add(" groups({}: [{}])", s.numGroups, fmt::join(s.groupOf, ", "));
     if (s.retrieveAllReplicas) add(" retrieve_all");
     if (t.data() != nullptr) data(t);
     endLine(t.loc());
@@ -196,8 +202,10 @@ class Printer {
     const auto width = static_cast<size_t>(sizeOf(t.dtype()));
     const bool whole = !bytes.empty() && bytes.size() % width == 0;
     if (host.size > options_.elideDataAbove) return add(" elided({} bytes)", host.size);
-    if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) return add(" zeros");
-    if (whole && bytes.size() > width && std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(width), bytes.end(), bytes.begin())) {
+    if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; }))
+      return add(" zeros");
+    if (whole && bytes.size() > width &&
+        std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(width), bytes.end(), bytes.begin())) {
       if (const auto text = elementText(t.dtype(), bytes.data())) return add(" full({})", *text);
     }
     std::string list;

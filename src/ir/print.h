@@ -9,7 +9,8 @@ namespace popxl::ir {
 
 struct PrintOptions {
   bool locations = true;
-  /// Data of variables and constants above this many bytes is named by its size only; such a text does not parse.
+  /// Data of variables and constants above this many bytes is named by its size only; such a text does not
+  /// parse.
   int64_t elideDataAbove = INT64_MAX;
 };
 

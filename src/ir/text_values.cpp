@@ -35,7 +35,8 @@ size_t utf8Length(std::string_view s) {
 }
 
 bool isBareName(std::string_view name) {
-  return !name.empty() && name.front() != '.' && name.front() != '/' && std::all_of(name.begin(), name.end(), isNameChar);
+  return !name.empty() && name.front() != '.' && name.front() != '/' &&
+         std::all_of(name.begin(), name.end(), isNameChar);
 }
 
 template <typename T>
@@ -108,23 +109,34 @@ float narrowFloat(DType dtype, const std::byte* element) {
 
 std::string rawElementText(DType dtype, const std::byte* element) {
   switch (dtype) {
-    case DType::kInt8: return intText<int8_t>(element);
-    case DType::kInt16: return intText<int16_t>(element);
-    case DType::kInt32: return intText<int32_t>(element);
-    case DType::kInt64: return intText<int64_t>(element);
-    case DType::kUInt8: return intText<uint8_t>(element);
-    case DType::kUInt16: return intText<uint16_t>(element);
-    case DType::kUInt32: return intText<uint32_t>(element);
-    case DType::kUInt64: return intText<uint64_t>(element);
-    case DType::kBool: return *element == std::byte{0} ? "false" : "true";
+    case DType::kInt8:
+      return intText<int8_t>(element);
+    case DType::kInt16:
+      return intText<int16_t>(element);
+    case DType::kInt32:
+      return intText<int32_t>(element);
+    case DType::kInt64:
+      return intText<int64_t>(element);
+    case DType::kUInt8:
+      return intText<uint8_t>(element);
+    case DType::kUInt16:
+      return intText<uint16_t>(element);
+    case DType::kUInt32:
+      return intText<uint32_t>(element);
+    case DType::kUInt64:
+      return intText<uint64_t>(element);
+    case DType::kBool:
+      return *element == std::byte{0} ? "false" : "true";
     case DType::kComplex64:
-    case DType::kComplex128: return "";
+    case DType::kComplex128:
+      return "";
     case DType::kFloat64: {
       double value = 0;
       std::memcpy(&value, element, sizeof value);
       return floatText(value);
     }
-    default: return pointed(narrowFloat(dtype, element));
+    default:
+      return pointed(narrowFloat(dtype, element));
   }
 }
 
@@ -154,17 +166,22 @@ std::string quoted(std::string_view text) {
 }
 
 bool isNameChar(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '/';
 }
 
-std::string tensorText(std::string_view name) { return '%' + (isBareName(name) ? std::string(name) : quoted(name)); }
+std::string tensorText(std::string_view name) {
+  return '%' + (isBareName(name) ? std::string(name) : quoted(name));
+}
 
 std::string graphText(std::string_view id) {
   if (id.empty()) return "@main";
   std::string_view stem = id;
-  if (const size_t open = id.rfind('('); open != std::string_view::npos && id.size() - open > 2 && id.back() == ')') {
+  if (const size_t open = id.rfind('(');
+      open != std::string_view::npos && id.size() - open > 2 && id.back() == ')') {
     const std::string_view number = id.substr(open + 1, id.size() - open - 2);
-    if (std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; })) stem = id.substr(0, open);
+    if (std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      stem = id.substr(0, open);
   }
   return '@' + (isBareName(stem) && id != "main" ? std::string(id) : quoted(id));
 }
@@ -187,7 +204,8 @@ std::string_view tileSetText(TileSet t) {
 }
 
 std::string_view contextText(ExecutionContext c) {
-  constexpr std::array<std::string_view, 4> kNames{"weights_from_host", "normal", "accumulate_outer", "weights_to_host"};
+  constexpr std::array<std::string_view, 4> kNames{"weights_from_host", "normal", "accumulate_outer",
+                                                   "weights_to_host"};
   return kNames[static_cast<size_t>(c)];
 }
 
@@ -206,7 +224,8 @@ std::optional<double> floatFromText(std::string_view text) {
     const std::string_view digits = text.substr(kNanBits.size(), text.size() - kNanBits.size() - 1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
     const auto value = std::bit_cast<double>(bits);
-    if (error != std::errc() || end != digits.data() + digits.size() || !std::isnan(value)) return std::nullopt;
+    if (error != std::errc() || end != digits.data() + digits.size() || !std::isnan(value))
+      return std::nullopt;
     return value;
   }
   double value = 0;
@@ -230,7 +249,8 @@ std::optional<std::vector<std::byte>> base64Decode(std::string_view text) {
   static const auto kValues = [] {
     std::array<int8_t, 256> values{};
     values.fill(-1);
-    for (size_t i = 0; i < kBase64.size(); ++i) values[static_cast<unsigned char>(kBase64[i])] = static_cast<int8_t>(i);
+    for (size_t i = 0; i < kBase64.size(); ++i)
+      values[static_cast<unsigned char>(kBase64[i])] = static_cast<int8_t>(i);
     return values;
   }();
   if (text.size() % 4 != 0) return std::nullopt;
@@ -261,20 +281,30 @@ std::optional<std::string> elementText(DType dtype, const std::byte* element) {
 
 bool elementFromText(DType dtype, std::string_view text, std::byte* element) {
   switch (dtype) {
-    case DType::kInt8: return storeInt<int8_t>(text, element);
-    case DType::kInt16: return storeInt<int16_t>(text, element);
-    case DType::kInt32: return storeInt<int32_t>(text, element);
-    case DType::kInt64: return storeInt<int64_t>(text, element);
-    case DType::kUInt8: return storeInt<uint8_t>(text, element);
-    case DType::kUInt16: return storeInt<uint16_t>(text, element);
-    case DType::kUInt32: return storeInt<uint32_t>(text, element);
-    case DType::kUInt64: return storeInt<uint64_t>(text, element);
+    case DType::kInt8:
+      return storeInt<int8_t>(text, element);
+    case DType::kInt16:
+      return storeInt<int16_t>(text, element);
+    case DType::kInt32:
+      return storeInt<int32_t>(text, element);
+    case DType::kInt64:
+      return storeInt<int64_t>(text, element);
+    case DType::kUInt8:
+      return storeInt<uint8_t>(text, element);
+    case DType::kUInt16:
+      return storeInt<uint16_t>(text, element);
+    case DType::kUInt32:
+      return storeInt<uint32_t>(text, element);
+    case DType::kUInt64:
+      return storeInt<uint64_t>(text, element);
     case DType::kBool:
       *element = std::byte{text == "true"};
       return text == "true" || text == "false";
     case DType::kComplex64:
-    case DType::kComplex128: return false;
-    default: return readFloat(dtype, text, element);
+    case DType::kComplex128:
+      return false;
+    default:
+      return readFloat(dtype, text, element);
   }
 }
 
@@ -307,7 +337,8 @@ std::span<const OptionDef> optionDefs() {
 }
 
 std::span<const std::string_view> virtualGraphModes() {
-  static constexpr std::array<std::string_view, 5> kNames{"off", "manual", "auto", "pipeline", "execution_phases"};
+  static constexpr std::array<std::string_view, 5> kNames{"off", "manual", "auto", "pipeline",
+                                                          "execution_phases"};
   return kNames;
 }
 

@@ -26,7 +26,8 @@ std::string locText(const Loc& loc);
 std::string_view tileSetText(TileSet t);
 std::string_view contextText(ExecutionContext c);
 
-/// The shortest text that floatFromText turns into the same bits; NaNs other than the default one show their bits.
+/// The shortest text that floatFromText turns into the same bits; NaNs other than the default one show their
+/// bits.
 std::string floatText(double value);
 std::optional<double> floatFromText(std::string_view text);
 
@@ -41,9 +42,10 @@ bool elementFromText(DType dtype, std::string_view text, std::byte* element);
 
 /// The fields of SessionOptions by name.
 struct OptionDef {
-  using Member = std::variant<bool SessionOptions::*, int64_t SessionOptions::*, std::string SessionOptions::*,
-                              VirtualGraphMode SessionOptions::*, std::set<std::string> SessionOptions::*,
-                              std::map<std::string, std::string> SessionOptions::*>;
+  using Member =
+      std::variant<bool SessionOptions::*, int64_t SessionOptions::*, std::string SessionOptions::*,
+                   VirtualGraphMode SessionOptions::*, std::set<std::string> SessionOptions::*,
+                   std::map<std::string, std::string> SessionOptions::*>;
   std::string_view name;
   Member member;
 };
