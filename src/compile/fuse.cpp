@@ -1,0 +1,236 @@
+#include "compile/fuse.h"
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace popxl::compile {
+namespace {
+
+constexpr size_t kMaxOps = 64;
+constexpr size_t kMaxOperands = 28;
+
+bool isReduction(const ir::OpDef& def) { return def.reducesAxes || def.reducesToOutput; }
+
+/// A group that may still grow. It runs when it is closed, so its ops move from their place in the order to there.
+struct Group {
+  Shape space;
+  std::vector<std::pair<size_t, const ir::Op*>> ops;  // with their place in the order
+  std::set<const ir::Tensor*> values;                 // results of its ops
+  std::map<int32_t, std::set<const ir::Tensor*>> reads;  // by buffer
+  std::set<int32_t> owned;                            // buffers that it writes
+  std::set<const ir::Tensor*> operands;
+};
+
+class Fuser {
+ public:
+  Fuser(const std::vector<ir::Op*>& order, const StorageMap& storages, const analysis::Liveness& liveness)
+      : order_(order), storages_(storages), liveness_(liveness) {
+    for (const ir::Op* op : order) {
+      for (const ir::Tensor* t : op->inputs()) {
+        if (t != nullptr) ++pendingUses_[t];
+      }
+    }
+  }
+
+  std::vector<Step> run() {
+    for (size_t n = 0; n < order_.size(); ++n) {
+      const ir::Op& op = *order_[n];
+      const bool elementwise = op.def().expr != nullptr && !isReduction(op.def());
+      for (const ir::Tensor* t : op.inputs()) {
+        if (t != nullptr) --pendingUses_[t];
+      }
+      if (storages_.isFree(&op)) {
+        carryUses(op);
+      } else if (elementwise) {
+        addElementwise(n, op);
+      } else {
+        addSingle(op);
+      }
+      closeFinished();
+    }
+    while (!open_.empty()) close(open_.begin());
+    return std::move(steps_);
+  }
+
+ private:
+  using Groups = std::list<Group>;
+
+  /// A free view is read in its source's place: a group that makes the source has to run before the view is read.
+  void carryUses(const ir::Op& op) {
+    if (auto g = owner(op.input(0)); g != open_.end()) close(g);
+  }
+
+  Groups::iterator owner(const ir::Tensor* t) {
+    if (!storages_.has(t)) return open_.end();
+    const auto it = ownerOf_.find(storages_.at(t).buffer);
+    return it == ownerOf_.end() ? open_.end() : it->second;
+  }
+
+  void close(Groups::iterator g) {
+    std::sort(g->ops.begin(), g->ops.end());
+    Step step;
+    step.elementwise = true;
+    for (const auto& [place, op] : g->ops) step.ops.push_back(op);
+    steps_.push_back(std::move(step));
+    for (const int32_t buffer : g->owned) ownerOf_.erase(buffer);
+    open_.erase(g);
+  }
+
+  /// Groups whose results nothing to come will read cannot grow: run them now, so that their operands can die.
+  void closeFinished() {
+    for (auto g = open_.begin(); g != open_.end();) {
+      const auto next = std::next(g);
+      const bool waits = std::any_of(g->values.begin(), g->values.end(),
+                                     [&](const ir::Tensor* t) { return pendingUses_[t] > 0; });
+      if (!waits) close(g);
+      g = next;
+    }
+  }
+
+  void closeOwnersOf(const ir::Op& op) {
+    for (size_t i = 0; i < op.inputs().size(); ++i) {
+      if (op.input(i) == nullptr || !(liveness_.reads(op, i) || op.modifies(i))) continue;
+      if (auto g = owner(op.input(i)); g != open_.end()) close(g);
+    }
+  }
+
+  /// Before op writes a buffer, groups that read it have to run, except `keep`.
+  void closeReadersOfWritten(const ir::Op& op, Groups::iterator keep) {
+    for (size_t i = 0; i < op.inputs().size(); ++i) {
+      if (op.input(i) == nullptr || !op.modifies(i)) continue;
+      const int32_t buffer = storages_.at(op.input(i)).buffer;
+      for (auto g = open_.begin(); g != open_.end();) {
+        const auto next = std::next(g);
+        if (g != keep && g->reads.contains(buffer)) close(g);
+        g = next;
+      }
+    }
+  }
+
+  void addSingle(const ir::Op& op) {
+    closeOwnersOf(op);
+    closeReadersOfWritten(op, open_.end());
+    steps_.push_back({{&op}, false});
+  }
+
+  /// Whether op can use the values of group g directly.
+  bool fits(const ir::Op& op, const Shape& space, const std::vector<OperandUse>& uses, const Group& g) const {
+    if (g.space != space || g.ops.size() >= kMaxOps) return false;
+    std::set<const ir::Tensor*> operands = g.operands;
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const ir::Tensor* t = op.input(i);
+      if (t == nullptr || !(uses[i].value || uses[i].element)) continue;
+      const bool inside = g.values.contains(t);
+      if (inside && (uses[i].element || t->shape() != space)) return false;
+      if (!inside && storages_.has(t) && g.owned.contains(storages_.at(t).buffer)) return false;
+      if (!inside) operands.insert(t);
+    }
+    if (operands.size() + g.values.size() + op.outputs().size() > kMaxOperands) return false;
+    for (size_t i = 0; i < op.inputs().size(); ++i) {
+      if (op.input(i) == nullptr || !op.modifies(i)) continue;
+      // What the group reads of the written memory must be the same element at every position.
+      const Storage& written = storages_.at(op.input(i));
+      if (written.layout.shape != space) return false;
+      const auto reads = g.reads.find(written.buffer);
+      if (reads == g.reads.end()) continue;
+      for (const ir::Tensor* t : reads->second) {
+        if (!(storages_.at(t) == written)) return false;
+      }
+    }
+    return true;
+  }
+
+  void addElementwise(size_t n, const ir::Op& op) {
+    const Shape space = spaceOf(op);
+    const auto uses = operandUses(op);
+    auto target = open_.end();
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const bool touched = uses[i].value || uses[i].element || (op.input(i) != nullptr && op.modifies(i));
+      if (op.input(i) == nullptr || !touched) continue;
+      const auto g = owner(op.input(i));
+      if (g == open_.end() || g == target) continue;
+      if (!fits(op, space, uses, *g)) {
+        close(g);
+      } else if (target == open_.end()) {
+        target = g;
+      } else if (!merge(target, g)) {
+        close(g);
+      }
+    }
+    if (target != open_.end() && !fits(op, space, uses, *target)) {
+      close(target);
+      target = open_.end();
+    }
+    closeReadersOfWritten(op, target);
+    if (target == open_.end()) target = open_.insert(open_.end(), Group{space, {}, {}, {}, {}, {}});
+    join(n, op, uses, target);
+  }
+
+  bool merge(Groups::iterator into, Groups::iterator from) {
+    if (into->ops.size() + from->ops.size() > kMaxOps ||
+        into->operands.size() + from->operands.size() + into->values.size() + from->values.size() > kMaxOperands) {
+      return false;
+    }
+    into->ops.insert(into->ops.end(), from->ops.begin(), from->ops.end());
+    into->values.insert(from->values.begin(), from->values.end());
+    into->operands.insert(from->operands.begin(), from->operands.end());
+    for (const auto& [buffer, tensors] : from->reads) into->reads[buffer].insert(tensors.begin(), tensors.end());
+    for (const int32_t buffer : from->owned) {
+      into->owned.insert(buffer);
+      ownerOf_[buffer] = into;
+    }
+    open_.erase(from);
+    return true;
+  }
+
+  void join(size_t n, const ir::Op& op, const std::vector<OperandUse>& uses, Groups::iterator g) {
+    for (size_t i = 0; i < uses.size(); ++i) {
+      const ir::Tensor* t = op.input(i);
+      if (t == nullptr || !(uses[i].value || uses[i].element) || g->values.contains(t)) continue;
+      g->reads[storages_.at(t).buffer].insert(t);
+      g->operands.insert(t);
+    }
+    g->ops.emplace_back(n, &op);
+    for (const ir::Tensor* t : op.outputs()) {
+      g->values.insert(t);
+      const int32_t buffer = storages_.at(t).buffer;
+      g->owned.insert(buffer);
+      ownerOf_[buffer] = g;
+    }
+  }
+
+  const std::vector<ir::Op*>& order_;
+  const StorageMap& storages_;
+  const analysis::Liveness& liveness_;
+  std::unordered_map<const ir::Tensor*, int64_t> pendingUses_;
+  Groups open_;
+  std::map<int32_t, Groups::iterator> ownerOf_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+Shape spaceOf(const ir::Op& op) {
+  if (op.def().reducesAxes) return op.input(0)->shape();
+  if (!op.def().reducesToOutput) return op.output(0)->shape();
+  Shape space;
+  const auto uses = operandUses(op);
+  space = op.output(0)->shape();
+  for (size_t i = 0; i < uses.size(); ++i) {
+    if (!uses[i].value) continue;
+    const Shape before = space;
+    POPXL_ASSERT(broadcastShapes(before, op.input(i)->shape(), space), "operands of {} do not broadcast", op.name());
+  }
+  return space;
+}
+
+std::vector<Step> fuse(const std::vector<ir::Op*>& order, const StorageMap& storages,
+                       const analysis::Liveness& liveness) {
+  return Fuser(order, storages, liveness).run();
+}
+
+}  // namespace popxl::compile

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "analysis/live.h"
+#include "compile/program.h"
+
+namespace popxl::compile {
+
+/// What lowering one graph needs to know of the rest of the program.
+struct LowerContext {
+  const analysis::Liveness& liveness;
+  const std::map<const ir::Tensor*, int64_t>& variableOffsets;
+  const std::map<const ir::Graph*, int32_t>& codeOf;  ///< callees are lowered before their callers
+  const std::vector<Code>& codes;
+  const std::map<std::string, int32_t, std::less<>>& streams;
+};
+
+/// Compiles one graph: order, storage, fusion, kernels, memory plan.
+Code lowerGraph(const ir::Graph& graph, const LowerContext& context);
+
+}  // namespace popxl::compile

@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "compile/lowering.h"
+#include "kernels/copy.h"
+#include "kernels/elementwise.h"
+
+namespace popxl::compile {
+
+using ir::Structure;
+
+void GraphLowering::lowerStep(const Step& step) {
+  const ir::Op& op = *step.ops.front();
+  if (step.elementwise) return lowerElementwise(step);
+  Instruction instruction;
+  instruction.ops = {&op};
+  switch (op.def().structure) {
+    case Structure::kNone: break;
+    case Structure::kCall: return lowerCall(op);
+    case Structure::kRepeat: return lowerRepeat(op);
+    case Structure::kConditional: return lowerConditional(op);
+    case Structure::kInit:
+      return emitKernel(kernels::makeFill(storages_.at(op.output()).layout, 0.0), {refOf(op.output())}, {&op});
+    case Structure::kHostLoad: {
+      const auto stream = context_.streams.find(op.attr<std::string>("stream"));
+      POPXL_ASSERT(stream != context_.streams.end(), "no stream {}", op.attr<std::string>("stream"));
+      instruction.what = RunHostLoad{stream->second, {}, op.output()->type().bytes()};
+      return emit(std::move(instruction), {refOf(op.output())});
+    }
+    case Structure::kHostStore: {
+      const auto stream = context_.streams.find(op.attr<std::string>("stream"));
+      POPXL_ASSERT(stream != context_.streams.end(), "no stream {}", op.attr<std::string>("stream"));
+      instruction.what = RunHostStore{stream->second, {}, op.input(0)->type().bytes()};
+      const Ref from = contiguous(op.input(0));
+      return emit(std::move(instruction), {from});
+    }
+    case Structure::kPrint: {
+      const Ref from = contiguous(op.input(0));
+      if (storages_.has(op.output()) && context_.liveness.live(*op.output())) {
+        emitCopy(storages_.at(op.input(0)), refOf(op.output()), &op);
+      }
+      instruction.what = RunPrint{};
+      return emit(std::move(instruction), {from});
+    }
+    case Structure::kRemoteLoad:
+    case Structure::kRemoteStore:
+    case Structure::kCollective:
+      fail(ErrorKind::kGraph, "`{}` at {} is not available on this device", op.name(), op.loc().str());
+  }
+  if (op.def().expr != nullptr) return lowerReduction(op);
+  if (op.def().view != nullptr) return lowerView(op);
+  POPXL_ASSERT(op.def().kernel != nullptr, "op {} has no way to run", op.name());
+  lowerKernel(op);
+}
+
+/// Results of a group that something outside it reads, and memory that it changes; the last name of each memory.
+std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) const {
+  const std::set<const ir::Op*> members(step.ops.begin(), step.ops.end());
+  const auto& outputs = graph_.outputs();
+  std::vector<const ir::Tensor*> stored;
+  for (const ir::Op* op : step.ops) {
+    for (const ir::Tensor* t : op->outputs()) {
+      const Storage& storage = storages_.at(t);
+      const Buffer& buffer = storages_.buffers()[static_cast<size_t>(storage.buffer)];
+      bool needed = buffer.root != t;  // written in place
+      for (const ir::Use& use : t->uses()) {
+        needed = needed || (!members.contains(use.op) && context_.liveness.live(*use.op) &&
+                            context_.liveness.reads(*use.op, static_cast<size_t>(use.index)));
+      }
+      needed = needed || (context_.liveness.live(*t) && std::find(outputs.begin(), outputs.end(), t) != outputs.end());
+      if (!needed) continue;
+      std::erase_if(stored, [&](const ir::Tensor* other) { return storages_.at(other).buffer == storage.buffer; });
+      stored.push_back(t);
+    }
+  }
+  return stored;
+}
+
+/// Lets a result take over the memory of an operand of the same layout that dies in this step.
+void GraphLowering::reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands) {
+  const Storage& to = storages_.at(result);
+  const Buffer& own = storages_.buffers()[static_cast<size_t>(to.buffer)];
+  if (own.kind != Buffer::Kind::kLocal || own.root != result) return;
+  for (const ir::Tensor* t : operands) {
+    const Storage& from = storages_.at(t);
+    if (from.buffer == to.buffer || !diesHere(from.buffer) || !(from.layout == to.layout)) continue;
+    if (from.elementOffset != 0 || storages_.buffers()[static_cast<size_t>(from.buffer)].bytes != own.bytes) continue;
+    const bool readOtherwise = std::any_of(operands.begin(), operands.end(), [&](const ir::Tensor* other) {
+      return storages_.at(other).buffer == from.buffer && !(storages_.at(other) == from);
+    });
+    if (readOtherwise) continue;
+    mergedInto_[static_cast<size_t>(to.buffer)] = from.buffer;
+    lastRead_[static_cast<size_t>(from.buffer)] = INT32_MAX;  // taken; the lifetimes themselves come from the drafts
+    return;
+  }
+}
+
+void GraphLowering::lowerElementwise(const Step& step) {
+  GroupExpr group;
+  for (const ir::Op* op : step.ops) group.add(*op);
+  const std::vector<const ir::Tensor*> stored = storedResults(step);
+  if (stored.empty()) return;
+  kernels::ElementwiseSpec spec;
+  spec.space = spaceOf(*step.ops.front());
+  std::vector<Ref> refs;
+  for (size_t i = 0; i < group.inputs().size(); ++i) {
+    const ir::Tensor* t = group.inputs()[i];
+    if (!storages_.has(t)) {  // named by the arithmetic but not read
+      spec.inputs.emplace_back(t->dtype(), t->shape());
+      refs.push_back({});
+    } else if (group.readsElements(i)) {
+      spec.inputs.emplace_back(t->dtype(), t->shape());
+      refs.push_back(contiguous(t));
+    } else {
+      spec.inputs.push_back(storages_.at(t).layout);
+      refs.push_back(refOf(t));
+    }
+  }
+  std::vector<const ir::Tensor*> operands;
+  for (const ir::Tensor* t : group.inputs()) {
+    if (storages_.has(t)) operands.push_back(t);
+  }
+  for (const ir::Tensor* t : stored) {
+    group.store(t);
+    spec.outputs.push_back(storages_.at(t).layout);
+    reuseDyingOperand(t, operands);
+    refs.push_back(refOf(t));
+  }
+  spec.expr = std::move(group.expr());
+  emitKernel(kernels::makeElementwise(std::move(spec)), std::move(refs), step.ops);
+}
+
+void GraphLowering::lowerReduction(const ir::Op& op) {
+  GroupExpr group;
+  group.add(op);
+  group.store(op.output());
+  kernels::ReduceSpec spec;
+  spec.kind = op.def().reduction;
+  spec.space = spaceOf(op);
+  const auto rank = static_cast<int64_t>(spec.space.size());
+  const Shape& result = op.output()->shape();
+  Shape kept = spec.space;
+  if (op.def().reducesAxes) {
+    for (const int64_t axis : op.attr<std::vector<int64_t>>("axes")) {
+      spec.axes.push_back(normalizeAxis(axis, rank, "reduction axis"));
+    }
+    if (spec.axes.empty()) {
+      for (int64_t a = 0; a < rank; ++a) spec.axes.push_back(a);
+    }
+    std::sort(spec.axes.begin(), spec.axes.end());
+  } else {
+    for (int64_t a = 0; a < rank; ++a) {
+      const int64_t own = a - (rank - static_cast<int64_t>(result.size()));
+      const int64_t size = own < 0 ? 1 : result[static_cast<size_t>(own)];
+      if (size == 1 && spec.space[static_cast<size_t>(a)] != 1) spec.axes.push_back(a);
+    }
+  }
+  for (const int64_t a : spec.axes) kept[static_cast<size_t>(a)] = 1;
+  spec.out = Layout(op.output()->dtype(), kept);
+  std::vector<Ref> refs;
+  for (size_t i = 0; i < group.inputs().size(); ++i) {
+    const ir::Tensor* t = group.inputs()[i];
+    const bool has = storages_.has(t);
+    const bool dense = !has || group.readsElements(i);
+    spec.inputs.push_back(dense ? Layout(t->dtype(), t->shape()) : storages_.at(t).layout);
+    refs.push_back(!has ? Ref{} : group.readsElements(i) ? contiguous(t) : refOf(t));
+  }
+  refs.push_back(refOf(op.output()));
+  spec.expr = std::move(group.expr());
+  emitKernel(kernels::makeReduce(std::move(spec)), std::move(refs), {&op});
+}
+
+/// A view that has to move data: another layout of the operand, copied to dense memory.
+void GraphLowering::lowerView(const ir::Op& op) {
+  Storage from = storages_.at(op.input(0));
+  ir::View view;
+  if (!op.def().view(op, from.layout, view)) {
+    const Layout dense(from.layout.dtype, from.layout.shape);
+    POPXL_ASSERT(op.def().view(op, dense, view), "view {} of dense memory", op.name());
+    if (view.layout.isContiguous() && view.layout.numElements() == dense.numElements()) {
+      return emitCopy(from, refOf(op.output()), &op);  // a reshape keeps the order of the elements
+    }
+    from = {contiguous(op.input(0)).buffer, dense, 0};
+  }
+  emitCopy({from.buffer, view.layout, from.elementOffset + view.elementOffset}, refOf(op.output()), &op);
+}
+
+void GraphLowering::lowerKernel(const ir::Op& op) {
+  ir::KernelContext context{op, {}, {}};
+  std::vector<Ref> refs;
+  for (const ir::Tensor* t : op.inputs()) {
+    if (t == nullptr) continue;
+    if (op.def().stridedInputs) {
+      context.inputs.push_back(storages_.at(t).layout);
+      refs.push_back(refOf(t));
+    } else {
+      context.inputs.emplace_back(t->dtype(), t->shape());
+      refs.push_back(contiguous(t));
+    }
+  }
+  for (const ir::Tensor* t : op.outputs()) {
+    context.outputs.push_back(storages_.at(t).layout);
+    refs.push_back(refOf(t));
+  }
+  emitKernel(op.def().kernel(context), std::move(refs), {&op});
+}
+
+}  // namespace popxl::compile

@@ -1,0 +1,151 @@
+#include "compile/lowering.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/copy.h"
+
+namespace popxl::compile {
+namespace {
+
+std::vector<ir::Op*> liveOrder(const ir::Graph& graph, const analysis::Liveness& liveness) {
+  std::vector<ir::Op*> order = graph.schedule();
+  std::erase_if(order, [&](const ir::Op* op) { return !liveness.live(*op); });
+  return order;
+}
+
+constexpr int32_t kForever = INT32_MAX;
+
+}  // namespace
+
+GraphLowering::GraphLowering(const ir::Graph& graph, const LowerContext& context)
+    : graph_(graph),
+      context_(context),
+      order_(liveOrder(graph, context.liveness)),
+      storageMap_(std::in_place, graph, order_, context.liveness),
+      storages_(*storageMap_),
+      steps_(fuse(order_, storages_, context.liveness)) {
+  mergedInto_.assign(storages_.buffers().size(), -1);
+}
+
+Code GraphLowering::run() {
+  findBufferUses();
+  chooseResultBuffers();
+  for (const Step& step : steps_) {
+    lowerStep(step);
+    ++step_;
+  }
+  emitResultCopies();
+  Code code;
+  code.graph = &graph_;
+  planMemory(code);
+  return code;
+}
+
+void GraphLowering::findBufferUses() {
+  lastRead_.assign(storages_.buffers().size(), -1);
+  const auto touch = [&](const ir::Tensor* t, int32_t step) {
+    if (!storages_.has(t)) return;
+    int32_t& last = lastRead_[static_cast<size_t>(storages_.at(t).buffer)];
+    last = std::max(last, step);
+  };
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    for (const ir::Op* op : steps_[s].ops) {
+      for (size_t i = 0; i < op->inputs().size(); ++i) {
+        if (op->input(i) != nullptr && context_.liveness.reads(*op, i)) touch(op->input(i), static_cast<int32_t>(s));
+      }
+    }
+  }
+  for (const ir::Tensor* t : graph_.outputs()) touch(t, kForever);
+}
+
+/// A result that fills a local buffer of its own is written straight to where the caller wants it.
+void GraphLowering::chooseResultBuffers() {
+  const auto inputs = static_cast<int32_t>(graph_.inputs().size());
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const ir::Tensor* t = graph_.outputs()[i];
+    if (graph_.isMain() || !context_.liveness.live(*t) || !storages_.has(t)) continue;
+    Buffer& buffer = storages_.buffers()[static_cast<size_t>(storages_.at(t).buffer)];
+    if (buffer.kind != Buffer::Kind::kLocal || buffer.bytes != t->type().bytes()) continue;
+    if (!storages_.at(t).layout.isContiguous() || storages_.at(t).elementOffset != 0) continue;
+    buffer.kind = Buffer::Kind::kArgumentOut;
+    buffer.argument = inputs + static_cast<int32_t>(i);
+  }
+}
+
+void GraphLowering::emitResultCopies() {
+  const auto inputs = static_cast<int32_t>(graph_.inputs().size());
+  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+    const ir::Tensor* t = graph_.outputs()[i];
+    if (graph_.isMain() || !context_.liveness.live(*t)) continue;
+    const int32_t argument = inputs + static_cast<int32_t>(i);
+    if (!storages_.has(t)) {  // a constant or variable of this graph that no op reads
+      POPXL_ASSERT(t->kind() == ir::TensorKind::kConstant, "output {} has no storage", t->id());
+      const int32_t source = storages_.addBuffer({Buffer::Kind::kConstant, t->type().bytes(), 0, t});
+      mergedInto_.push_back(-1);
+      lastRead_.push_back(kForever);
+      const int32_t to = storages_.addBuffer({Buffer::Kind::kArgumentOut, t->type().bytes(), argument, t});
+      mergedInto_.push_back(-1);
+      lastRead_.push_back(kForever);
+      emitCopy({source, Layout(t->dtype(), t->shape()), 0}, {to, 0}, nullptr);
+      continue;
+    }
+    const Buffer& own = storages_.buffers()[static_cast<size_t>(storages_.at(t).buffer)];
+    if (own.kind == Buffer::Kind::kArgumentOut && own.argument == argument) continue;
+    const Storage from = storages_.at(t);
+    const int32_t to = storages_.addBuffer({Buffer::Kind::kArgumentOut, t->type().bytes(), argument, t});
+    mergedInto_.push_back(-1);
+    lastRead_.push_back(kForever);
+    emitCopy(from, {to, 0}, t->producer());
+  }
+}
+
+Ref GraphLowering::temporary(int64_t bytes) {
+  const int32_t buffer = storages_.addBuffer({Buffer::Kind::kLocal, bytes, 0, nullptr});
+  mergedInto_.push_back(-1);
+  lastRead_.push_back(step_);
+  return {buffer, 0};
+}
+
+/// The tensor as dense row-major memory: where it lies, or a copy made now.
+Ref GraphLowering::contiguous(const ir::Tensor* t) {
+  const Storage storage = storages_.at(t);
+  if (storage.layout.isContiguous()) return refOf(t);
+  const Ref copy = temporary(t->type().bytes());
+  emitCopy(storage, copy, t->producer());
+  return copy;
+}
+
+void GraphLowering::emit(Instruction instruction, std::vector<Ref> refs) {
+  drafts_.push_back({std::move(instruction), std::move(refs), step_});
+}
+
+void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops) {
+  if (kernel->scratchBytes() > 0) refs.push_back(temporary(kernel->scratchBytes()));
+  Instruction instruction;
+  instruction.what = RunKernel{std::move(kernel), {}};
+  instruction.ops = std::move(ops);
+  emit(std::move(instruction), std::move(refs));
+}
+
+void GraphLowering::emitCopy(const Storage& from, Ref to, const ir::Op* op) {
+  auto kernel = kernels::makeCopy(from.layout, Layout(from.layout.dtype, from.layout.shape));
+  std::vector<const ir::Op*> ops;
+  if (op != nullptr) ops.push_back(op);
+  emitKernel(std::move(kernel), {{from.buffer, from.byteOffset()}, to}, std::move(ops));
+}
+
+/// Whether nothing after this step touches a local buffer.
+bool GraphLowering::diesHere(int32_t buffer) const {
+  return storages_.buffers()[static_cast<size_t>(buffer)].kind == Buffer::Kind::kLocal &&
+         lastRead_[static_cast<size_t>(buffer)] == step_;
+}
+
+int32_t GraphLowering::resolve(int32_t buffer) const {
+  while (mergedInto_[static_cast<size_t>(buffer)] >= 0) buffer = mergedInto_[static_cast<size_t>(buffer)];
+  return buffer;
+}
+
+Code lowerGraph(const ir::Graph& graph, const LowerContext& context) { return GraphLowering(graph, context).run(); }
+
+}  // namespace popxl::compile

@@ -1,0 +1,66 @@
+#include "compile/program.h"
+
+#include <fmt/format.h>
+
+namespace popxl::compile {
+namespace {
+
+std::string str(const Address& a) {
+  switch (a.base) {
+    case Address::Base::kNone: return "-";
+    case Address::Base::kFrame: return fmt::format("frame+{}", a.offset);
+    case Address::Base::kVariable: return fmt::format("var+{}", a.offset);
+    case Address::Base::kArgument: return fmt::format("arg{}+{}", a.index, a.offset);
+    case Address::Base::kConstant: return fmt::format("const+{}", a.offset);
+  }
+  return "";
+}
+
+std::string list(const std::vector<Address>& addresses) {
+  std::string out;
+  for (const Address& a : addresses) out += (out.empty() ? "" : ", ") + str(a);
+  return "(" + out + ")";
+}
+
+struct Printer {
+  const Program& program;
+
+  std::string callee(int32_t code) const {
+    return "@" + program.codes[static_cast<size_t>(code)].graph->displayName();
+  }
+  std::string operator()(const RunKernel& k) const { return k.kernel->describe() + " " + list(k.operands); }
+  std::string operator()(const RunCall& c) const {
+    return fmt::format("call {} {} frame+{}", callee(c.code), list(c.arguments), c.frame);
+  }
+  std::string operator()(const RunRepeat& r) const {
+    return fmt::format("repeat {} x{} {} carried {} / {} frame+{}", callee(r.code), r.count, list(r.inputs),
+                       list(r.finals), list(r.others), r.frame);
+  }
+  std::string operator()(const RunConditional& c) const {
+    return fmt::format("if {} {} else {}", str(c.condition), (*this)(c.then), (*this)(c.otherwise));
+  }
+  std::string stream(int32_t s) const { return program.streams[static_cast<size_t>(s)].id(); }
+  std::string operator()(const RunHostLoad& l) const { return fmt::format("host_load {} {}", stream(l.stream), str(l.to)); }
+  std::string operator()(const RunHostStore& s) const {
+    return fmt::format("host_store {} {}", stream(s.stream), str(s.from));
+  }
+  std::string operator()(const RunPrint& p) const { return "print " + str(p.from); }
+};
+
+}  // namespace
+
+std::string Program::str() const {
+  std::string out = fmt::format("variables {} bytes, constants {} bytes\n", variableBytes, constantBytes);
+  for (const Code& code : codes) {
+    out += fmt::format("@{} frame {} bytes\n", code.graph->displayName(), code.frameBytes);
+    for (const Instruction& i : code.instructions) {
+      out += "  " + std::visit(Printer{*this}, i.what);
+      for (const ir::Op* op : i.ops) out += fmt::format("{}{}", op == i.ops.front() ? "  // " : " ", op->name());
+      if (!i.ops.empty() && i.ops.front()->loc().known()) out += " " + i.ops.front()->loc().str();
+      out += "\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace popxl::compile

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "analysis/live.h"
+#include "ir/ir.h"
+
+namespace popxl::compile {
+
+/// A piece of memory of one graph's code.
+struct Buffer {
+  enum class Kind : uint8_t { kLocal, kVariable, kConstant, kArgumentIn, kArgumentOut };
+  Kind kind = Kind::kLocal;
+  int64_t bytes = 0;
+  int32_t argument = 0;             ///< kArgumentIn, kArgumentOut
+  const ir::Tensor* root = nullptr; ///< kVariable, kConstant
+};
+
+/// Where a tensor lies.
+struct Storage {
+  int32_t buffer = -1;
+  Layout layout;
+  int64_t elementOffset = 0;
+
+  bool operator==(const Storage&) const = default;
+  int64_t byteOffset() const { return elementOffset * sizeOf(layout.dtype); }
+};
+
+/// Decides for every live tensor of a graph, given the order of its ops, which memory it is: its own, that of the tensor it
+/// is an in-place result or a view of. A view (reshape, transpose, slice, ...) shares memory when nothing writes that
+/// memory while the view is still read; else it is a copy.
+class StorageMap {
+ public:
+  StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness);
+
+  const Storage& at(const ir::Tensor* t) const { return storages_.at(t); }
+  bool has(const ir::Tensor* t) const { return storages_.contains(t); }
+  /// Whether this view op moves no data.
+  bool isFree(const ir::Op* op) const { return free_.contains(op); }
+  std::vector<Buffer>& buffers() { return buffers_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  int32_t addBuffer(Buffer b);
+
+ private:
+  void place(const ir::Op& op, int32_t position);
+  bool placeView(const ir::Op& op, int32_t position);
+  void placeOwn(const ir::Tensor* t);
+  const Storage& storageOf(const ir::Tensor* t);
+  void findWrites();
+  void findLastUses();
+  bool isWrittenBetween(const ir::Tensor* t, int32_t after, int32_t upTo) const;
+
+  const ir::Graph& graph_;
+  const std::vector<ir::Op*>& order_;
+  const analysis::Liveness& liveness_;
+  std::vector<Buffer> buffers_;
+  std::unordered_map<const ir::Tensor*, Storage> storages_;
+  std::unordered_set<const ir::Op*> free_;
+  std::unordered_map<const ir::Tensor*, int32_t> lastUse_;             // through views
+  std::unordered_map<const ir::Tensor*, int32_t> groupOf_;             // tensors that may share memory
+  std::unordered_map<int32_t, std::vector<int32_t>> writes_;           // positions of writes, by group
+};
+
+}  // namespace popxl::compile

@@ -1,0 +1,32 @@
+#include "exec/arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+namespace popxl::exec {
+
+Arena::Arena(int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  base_ = static_cast<std::byte*>(memory);
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) ::munmap(base_, static_cast<size_t>(bytes_));
+}
+
+int64_t Arena::touchedBytes() const {
+  if (base_ == nullptr) return 0;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> resident((static_cast<size_t>(bytes_) + page - 1) / page);
+  if (::mincore(base_, static_cast<size_t>(bytes_), resident.data()) != 0) return bytes_;
+  const auto pages = std::count_if(resident.begin(), resident.end(), [](unsigned char r) { return (r & 1) != 0; });
+  return std::min<int64_t>(bytes_, static_cast<int64_t>(pages) * static_cast<int64_t>(page));
+}
+
+}  // namespace popxl::exec

@@ -1,0 +1,98 @@
+#include "exec/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "exec/print_tensor.h"
+
+namespace popxl::exec {
+
+using compile::Code;
+using compile::Instruction;
+
+Executor::Executor(const compile::Program& program) : program_(program) {
+  size_t most = 0;
+  for (const Code& code : program.codes) {
+    for (const Instruction& i : code.instructions) {
+      if (const auto* k = std::get_if<compile::RunKernel>(&i.what)) most = std::max(most, k->operands.size());
+    }
+  }
+  operands_.resize(most);
+}
+
+void Executor::run(std::byte* frame, std::byte* variables, std::span<StreamCursor> streams, int64_t replica,
+                   int64_t replicas) {
+  variables_ = variables;
+  streams_ = streams;
+  replica_ = replica;
+  replicas_ = replicas;
+  runCode(program_.main(), frame, nullptr);
+}
+
+void Executor::runCode(const Code& code, std::byte* frame, std::byte* const* arguments) {
+  for (const Instruction& i : code.instructions) execute(i, frame, arguments);
+}
+
+void Executor::execute(const Instruction& instruction, std::byte* frame, std::byte* const* arguments) {
+  const auto& what = instruction.what;
+  if (const auto* kernel = std::get_if<compile::RunKernel>(&what)) {
+    runKernel(*kernel, frame, arguments);
+  } else if (const auto* call = std::get_if<compile::RunCall>(&what)) {
+    runCall(*call, frame, arguments);
+  } else if (const auto* repeat = std::get_if<compile::RunRepeat>(&what)) {
+    runRepeat(*repeat, frame, arguments);
+  } else if (const auto* conditional = std::get_if<compile::RunConditional>(&what)) {
+    const bool taken = *pointer(conditional->condition, frame, arguments) != std::byte{0};
+    runCall(taken ? conditional->then : conditional->otherwise, frame, arguments);
+  } else if (const auto* load = std::get_if<compile::RunHostLoad>(&what)) {
+    const std::byte* from = nextEntry(load->stream, load->bytes, *instruction.ops.front());
+    std::memcpy(pointer(load->to, frame, arguments), from, static_cast<size_t>(load->bytes));
+  } else if (const auto* store = std::get_if<compile::RunHostStore>(&what)) {
+    std::byte* to = nextEntry(store->stream, store->bytes, *instruction.ops.front());
+    std::memcpy(to, pointer(store->from, frame, arguments), static_cast<size_t>(store->bytes));
+  } else {
+    printTensor(*instruction.ops.front(), pointer(std::get<compile::RunPrint>(what).from, frame, arguments));
+  }
+}
+
+void Executor::runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments) {
+  const size_t n = k.operands.size();
+  for (size_t i = 0; i < n; ++i) operands_[i] = pointer(k.operands[i], frame, arguments);
+  k.kernel->run({operands_.data(), n});
+}
+
+void Executor::runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments) {
+  auto** table = reinterpret_cast<std::byte**>(frame + call.table);
+  for (size_t i = 0; i < call.arguments.size(); ++i) table[i] = pointer(call.arguments[i], frame, arguments);
+  runCode(program_.codes[static_cast<size_t>(call.code)], frame + call.frame, table);
+}
+
+void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std::byte* const* arguments) {
+  auto** table = reinterpret_cast<std::byte**>(frame + repeat.table);
+  const size_t inputs = repeat.inputs.size(), carried = repeat.finals.size();
+  for (size_t i = carried; i < inputs; ++i) table[i] = pointer(repeat.inputs[i], frame, arguments);
+  for (int64_t k = 0; k < repeat.count; ++k) {
+    const bool writesFinal = (repeat.count - 1 - k) % 2 == 0;
+    for (size_t i = 0; i < carried; ++i) {
+      std::byte* final = pointer(repeat.finals[i], frame, arguments);
+      std::byte* other = pointer(repeat.others[i], frame, arguments);
+      table[i] = writesFinal ? other : final;
+      table[inputs + i] = writesFinal ? final : other;
+    }
+    runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
+  }
+}
+
+std::byte* Executor::nextEntry(int32_t stream, int64_t bytes, const ir::Op& op) {
+  StreamCursor& cursor = streams_[static_cast<size_t>(stream)];
+  if (cursor.next >= cursor.entries) {
+    fail(ErrorKind::kValue,
+         "stream `{}` has {} entries, and `{}` at {} asks for one more; make num_host_transfers the number of times that a "
+         "run uses the stream",
+         program_.streams[static_cast<size_t>(stream)].id(), cursor.entries, op.name(), op.loc().str());
+  }
+  return cursor.data + (cursor.next++ * replicas_ + replica_) * bytes;
+}
+
+}  // namespace popxl::exec

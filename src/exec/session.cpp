@@ -1,0 +1,125 @@
+#include "exec/session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/logging.h"
+#include "compile/compile.h"
+
+namespace popxl::exec {
+
+Session::Session(std::shared_ptr<ir::Ir> ir) : ir_(std::move(ir)) {
+  refreshLogLevel();
+  log().info("Starting compilation");
+  program_ = compile::compile(*ir_);
+  ir_->markSessionMade();
+  replicas_ = ir_->instanceReplicationFactor();
+  streamUsed_.assign(program_->streams.size(), false);
+  for (const compile::Code& code : program_->codes) {
+    for (const compile::Instruction& i : code.instructions) {
+      if (const auto* load = std::get_if<compile::RunHostLoad>(&i.what)) {
+        streamUsed_[static_cast<size_t>(load->stream)] = true;
+      } else if (const auto* store = std::get_if<compile::RunHostStore>(&i.what)) {
+        streamUsed_[static_cast<size_t>(store->stream)] = true;
+      }
+    }
+  }
+  executors_.push_back(std::make_unique<Executor>(*program_));
+}
+
+void Session::attach() {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (attached()) return;
+  for (int64_t r = static_cast<int64_t>(variables_.size()); r < replicas_; ++r) {
+    variables_.emplace_back(program_->variableBytes);
+  }
+  frame_ = std::make_unique<Arena>(program_->main().frameBytes);
+}
+
+void Session::detach() {
+  const std::lock_guard<std::mutex> lock(running_);
+  frame_.reset();
+}
+
+int64_t Session::rowOf(const ir::Tensor& variable, int64_t replica) const {
+  const auto& groups = variable.settings().groupOf;
+  return groups.empty() ? 0 : groups[static_cast<size_t>(replica) % groups.size()];
+}
+
+void Session::weightsFromHost() {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (!attached()) fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
+  for (const auto& [t, offset] : program_->variableOffsets) {
+    const ir::Tensor* own = ir_->mainGraph().find(t->name());
+    const int64_t bytes = t->type().bytes();
+    for (int64_t r = 0; r < replicas_; ++r) {
+      const int64_t row = rowOf(*own, r);
+      POPXL_ASSERT((row + 1) * bytes <= own->data()->size, "row {} of {}", row, t->id());
+      std::memcpy(variables_[static_cast<size_t>(r)].base() + offset, own->data()->bytes + row * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+  failed_ = false;
+}
+
+void Session::weightsToHost() {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (!attached()) fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
+  if (failed_) return;  // the host keeps the last good values
+  for (const auto& [t, offset] : program_->variableOffsets) {
+    const ir::Tensor* own = ir_->mainGraph().find(t->name());
+    const int64_t bytes = t->type().bytes();
+    for (int64_t r = replicas_; r-- > 0;) {  // the first replica of a group speaks for it
+      const int64_t row = rowOf(*own, r);
+      std::memcpy(own->data()->bytes + row * bytes, variables_[static_cast<size_t>(r)].base() + offset,
+                  static_cast<size_t>(bytes));
+    }
+  }
+}
+
+std::vector<StreamCursor> Session::cursors(std::span<const StreamBuffer> buffers) const {
+  std::vector<StreamCursor> cursors(program_->streams.size());
+  for (size_t i = 0; i < cursors.size(); ++i) {
+    const std::string& id = program_->streams[i].id();
+    const auto buffer =
+        std::find_if(buffers.begin(), buffers.end(), [&](const StreamBuffer& b) { return b.stream == id; });
+    if (buffer != buffers.end()) {
+      cursors[i] = {static_cast<std::byte*>(buffer->data), buffer->entries, 0};
+    } else if (streamUsed_[i]) {
+      fail(ErrorKind::kValue, "the program uses stream `{}`, for which the run was given no data", id);
+    }
+  }
+  return cursors;
+}
+
+void Session::run(std::span<const StreamBuffer> buffers) {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (!attached()) fail(ErrorKind::kValue, "a session runs only while attached; use it inside `with session:`");
+  if (failed_) {
+    fail(ErrorKind::kDevice,
+         "the last run of this session failed half way, so its variables may be half updated; write them again "
+         "(write_variables_data or weights_from_host) before the next run");
+  }
+  const std::vector<StreamCursor> start = cursors(buffers);
+  std::vector<StreamCursor> current;
+  failed_ = true;
+  for (int64_t r = 0; r < replicas_; ++r) {
+    current = start;
+    executors_.front()->run(frame_->base(), variables_[static_cast<size_t>(r)].base(), current, r, replicas_);
+  }
+  failed_ = false;
+}
+
+MemoryReport Session::memory() const {
+  return {program_->main().frameBytes, program_->variableBytes * replicas_, program_->constantBytes,
+          program_->main().liveLowerBound};
+}
+
+int64_t Session::touchedBytes() const {
+  int64_t bytes = program_->constantBytes + (frame_ == nullptr ? 0 : frame_->touchedBytes());
+  for (const Arena& a : variables_) bytes += a.touchedBytes();
+  return bytes;
+}
+
+}  // namespace popxl::exec
