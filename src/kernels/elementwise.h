@@ -23,8 +23,9 @@ struct ElementwiseSpec {
 /// Operands: inputs then outputs. Runs over tiles that stay in L1 with run-time chosen SIMD; parallel when large.
 KernelPtr makeElementwise(ElementwiseSpec spec);
 
-/// The reference: every primitive in float64 with libm (integers exactly), one position at a time, kRoundTo ignored for
-/// floats when `unrounded`. Operand pointers as for the kernel.
+/// The reference: every primitive in float64 with libm (integers exactly), one position at a time. Floats are rounded by
+/// kRoundTo, by conversions to kF32 and when stored only; `unrounded`: when stored only. An output of a float value may
+/// have any float dtype, float64 to see the value itself. Operand pointers as for the kernel.
 void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* const> operands, bool unrounded = false);
 
 enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare, kL1, kL2, kLogSum, kLogSumExp };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "popxl/dtype.h"
@@ -16,20 +17,22 @@ VType computeType(DType t);
 enum class Prim : uint8_t {
   kInput,    ///< operand `index`; when element >= 0 that one element of it, the same for every position
   kConst,    ///< `number`
-  kPhilox,   ///< kU32 random bits: Philox-4x32-10 of key (a, b: kU32 seed words) and counter (linear position, index)
+  kPhilox,   ///< kU32 random bits of the linear position: philox(a, b, position, stream index) of philox.h; a, b: kU32
   kAdd, kSub, kMul, kDiv,  ///< integer division truncates; division by zero gives 0 for integers
-  kMin, kMax,              ///< NaN if either operand is NaN, as NumPy's minimum and maximum
+  kMin, kMax,              ///< NaN if either operand is NaN, as NumPy's minimum and maximum; sign of equal zeros open
   kMod,                    ///< C fmod / truncated remainder; integer modulo 0 gives 0
-  kPow,                    ///< integers by repeated multiplication
-  kNeg, kAbs, kSign, kSqrt, kExp, kLog, kTanh, kErf, kSin, kCos, kFloor, kCeil, kTrunc, kRoundEven,
+  kPow,                    ///< integers by repeated multiplication; negative exponents truncate 1 / x^n (0 for x = 0)
+  kNeg, kAbs, kSign,       ///< sign of zero is +0, of NaN NaN
+  kSqrt, kExp, kLog, kTanh, kErf, kSin, kCos,  ///< floats only
+  kFloor, kCeil, kTrunc, kRoundEven,           ///< integers unchanged
   kLt, kLe, kEq, kNe,      ///< kU32 0 or 1
   kIsNan, kIsInf,          ///< kU32 0 or 1
   kSelect,                 ///< a (kU32) ? b : c
   kAnd, kOr, kXor, kNot,   ///< bitwise on integers; kNot is bitwise complement
-  kShl, kShr,              ///< by b, on unsigned
+  kShl, kShr,              ///< by b, on unsigned; a shift by the width or more gives 0
   kConvert,                ///< to this node's type, as C converts (float to integer saturates, NaN gives 0)
   kBitcast,                ///< same width
-  kRoundTo,                ///< rounds a value in compute type to storage type `dtype` and back
+  kRoundTo,                ///< rounds a value in compute type to storage type `dtype` and back; float8 saturates
 };
 
 struct Node {
@@ -43,17 +46,28 @@ struct Node {
   int64_t integer = 0;  ///< kConst of an integer type
 };
 
+/// Number of operands (0 to 3) of a primitive.
+int arity(Prim p);
+bool isFloatType(VType t);
+bool isUnsignedType(VType t);
+int64_t sizeOf(VType t);
+
 /// A pure function of some inputs at one position, as a list of nodes in dependence order.
 class Expr {
  public:
+  /// Appends a node, or returns an equal one: nodes that exist are shared, operations on constants are folded and
+  /// identities removed where that changes no bit. Wrong operands or types are an assertion.
   int32_t add(const Node& node);
   const std::vector<Node>& nodes() const { return nodes_; }
   std::vector<int32_t>& outputs() { return outputs_; }
   const std::vector<int32_t>& outputs() const { return outputs_; }
 
  private:
+  int32_t append(const Node& node);
+
   std::vector<Node> nodes_;
   std::vector<int32_t> outputs_;
+  std::unordered_multimap<uint64_t, int32_t> known_;  ///< hash of a node to its id
 };
 
 /// A symbolic value: arithmetic on it appends nodes. The op table writes elementwise ops with these. Mixed operand types

@@ -1,0 +1,226 @@
+// Transcendental primitives. float32: vector code of our own (sin, cos and pow through float64: 1 ulp); float64: libm.
+#include "kernels/tile_ops.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/highway_math.cpp"
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+#include <cmath>
+
+#include "hwy/foreach_target.h"
+#include "kernels/highway_math-inl.h"
+#include "kernels/highway_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace popxl::kernels::HWY_NAMESPACE {
+
+#define POPXL_UNARY(name, function)     \
+  struct name {                         \
+    template <class D, class V>         \
+    static HWY_INLINE V run(D d, V a) { \
+      return function(d, a);            \
+    }                                   \
+  }
+POPXL_UNARY(Exp, expF32);
+POPXL_UNARY(Log, logF32);
+POPXL_UNARY(Tanh, tanhF32);
+POPXL_UNARY(Erf, erfF32);
+
+#define POPXL_LIBM(name, arguments, expression)                 \
+  struct name {                                                 \
+    static HWY_INLINE auto run arguments { return expression; } \
+  }
+POPXL_LIBM(Exp64, (double a), std::exp(a));
+POPXL_LIBM(Log64, (double a), std::log(a));
+POPXL_LIBM(Tanh64, (double a), std::tanh(a));
+POPXL_LIBM(Erf64, (double a), std::erf(a));
+POPXL_LIBM(Sin64, (double a), std::sin(a));
+POPXL_LIBM(Cos64, (double a), std::cos(a));
+POPXL_LIBM(Pow64, (double a, double b), std::pow(a, b));
+POPXL_LIBM(Mod64, (double a, double b), std::fmod(a, b));
+POPXL_LIBM(Mod32, (float a, float b), std::fmod(a, b));
+
+using D64 = hn::CappedTag<double, 8>;
+using D32 = hn::Rebind<float, D64>;
+using V64 = hn::Vec<D64>;
+
+template <size_t kCount>
+HWY_INLINE V64 polynomial64(V64 x, const double (&c)[kCount]) {
+  const D64 d;
+  V64 sum = hn::Set(d, c[kCount - 1]);
+  for (size_t i = kCount - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+/// Arguments up to this go through our reduction; larger ones, infinities and NaN through libm.
+constexpr float kTrigonometricLimit = 0x1p20f;
+
+/// sin(x) for quadrantOffset 0, cos(x) for 1. The polynomials are Taylor's, enough for 2^-33 on [-pi/4, pi/4].
+template <int kQuadrantOffset>
+HWY_INLINE V64 sine64(V64 x) {
+  static constexpr double kSin[] = {1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800};
+  static constexpr double kCos[] = {1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800};
+  const D64 d;
+  const V64 turns = hn::Round(hn::Mul(x, hn::Set(d, 0x1.45f306dc9c883p-1)));
+  // pi / 2 in two parts; the product of the first with any such `turns` is exact.
+  const V64 high = hn::NegMulAdd(turns, hn::Set(d, 0x1.921fb544p+0), x);
+  const V64 r = hn::NegMulAdd(turns, hn::Set(d, 0x1.0b4611a626331p-34), high);
+  const V64 square = hn::Mul(r, r);
+  const V64 sine = hn::Mul(r, polynomial64(square, kSin));
+  const V64 cosine = polynomial64(square, kCos);
+  // Quadrant modulo 4 without integers: 0, 1, 2 or 3 exactly.
+  const V64 quadrant = hn::Add(turns, hn::Set(d, kQuadrantOffset));
+  const V64 mod4 = hn::NegMulAdd(hn::Set(d, 4.0), hn::Floor(hn::Mul(quadrant, hn::Set(d, 0.25))), quadrant);
+  const auto odd = hn::Or(hn::Eq(mod4, hn::Set(d, 1.0)), hn::Eq(mod4, hn::Set(d, 3.0)));
+  const V64 value = hn::IfThenElse(odd, cosine, sine);
+  return hn::IfThenElse(hn::Lt(mod4, hn::Set(d, 2.0)), value, hn::Neg(value));
+}
+
+template <int kQuadrantOffset>
+void sineTile(const TileStep& s, const TileContext& tile) {
+  const D64 d;
+  const D32 d32;
+  const float* a = slot<float>(tile, s.a);
+  float* out = slot<float>(tile, s.dst);
+  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA) {
+    float large[kBlock];
+    for (size_t j = 0; j < kBlock; ++j) large[j] = a[j];
+    for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
+      const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
+      const V64 bounded = hn::IfThenElseZero(hn::Le(hn::Abs(x), hn::Set(d, kTrigonometricLimit)), x);
+      const V64 value = sine64<kQuadrantOffset>(bounded);
+      // sin(-0) is -0, which the reduction loses.
+      const V64 result = kQuadrantOffset == 0 ? hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, value) : value;
+      hn::StoreU(hn::DemoteTo(d32, result), d32, out + i + j);
+    }
+    for (size_t j = 0; j < kBlock; ++j) {
+      if (std::fabs(large[j]) <= kTrigonometricLimit) continue;
+      out[i + static_cast<int64_t>(j)] = kQuadrantOffset == 0 ? std::sin(large[j]) : std::cos(large[j]);
+    }
+  }
+}
+
+/// log2 of a positive normal number, relative error below 2^-38.
+HWY_INLINE V64 log2Positive(V64 x) {
+  // log2(m) = s (c0 + c1 s^2 + ...), s = (m - 1) / (m + 1): the series of the inverse hyperbolic tangent.
+  constexpr double kTwoLog2E = 0x1.71547652b82fep+1;
+  static constexpr double kC[] = {kTwoLog2E,     kTwoLog2E / 3,  kTwoLog2E / 5,  kTwoLog2E / 7,
+                                  kTwoLog2E / 9, kTwoLog2E / 11, kTwoLog2E / 13, kTwoLog2E / 15};
+  const D64 d;
+  const hn::RebindToSigned<D64> di;
+  const hn::RebindToUnsigned<D64> du;
+  const auto bits = hn::BitCast(di, x);
+  // Doubles that come from floats are far from both ends of the exponent range: this stays positive, so that the
+  // logical shift of unsigned numbers does.
+  const auto shifted = hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000));
+  const auto exponent = hn::ShiftRight<52>(hn::BitCast(du, shifted));
+  const auto rest = hn::Sub(bits, hn::BitCast(di, hn::ShiftLeft<52>(hn::Sub(exponent, hn::Set(du, 1023)))));
+  const V64 m = hn::BitCast(d, rest);
+  // An integer below 2^52 to double: put it under the exponent of 2^52.
+  const V64 magic = hn::BitCast(d, hn::Or(exponent, hn::Set(du, 0x4330000000000000)));
+  const V64 whole = hn::Sub(magic, hn::Set(d, 0x1p52 + 1023));
+  const V64 one = hn::Set(d, 1.0);
+  const V64 quotient = hn::Div(hn::Sub(m, one), hn::Add(m, one));
+  return hn::MulAdd(quotient, polynomial64(hn::Mul(quotient, quotient), kC), whole);
+}
+
+/// 2^x for |x| <= 300, relative error below 2^-36.
+HWY_INLINE V64 exp2Bounded(V64 x) {
+  constexpr double kL = 0x1.62e42fefa39efp-1;
+  static constexpr double kC[] = {1.0,
+                                  kL,
+                                  kL * kL / 2,
+                                  kL* kL* kL / 6,
+                                  kL* kL* kL* kL / 24,
+                                  kL* kL* kL* kL* kL / 120,
+                                  kL* kL* kL* kL* kL* kL / 720,
+                                  kL* kL* kL* kL* kL* kL* kL / 5040,
+                                  kL* kL* kL* kL* kL* kL* kL* kL / 40320,
+                                  kL* kL* kL* kL* kL* kL* kL* kL* kL / 362880};
+  const D64 d;
+  const hn::RebindToUnsigned<D64> du;
+  const V64 whole = hn::Round(x);
+  const V64 p = polynomial64(hn::Sub(x, whole), kC);
+  const auto biased = hn::BitCast(du, hn::Add(whole, hn::Set(d, 0x1p52 + 1023)));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<52>(biased)));
+}
+
+HWY_INLINE V64 powVector(V64 x, V64 y) {
+  const D64 d;
+  const V64 zero = hn::Zero(d), one = hn::Set(d, 1.0), infinity = hn::Inf(d);
+  const V64 size = hn::Abs(x);
+  const auto integer = hn::Eq(hn::Round(y), y);
+  const V64 halfY = hn::Mul(y, hn::Set(d, 0.5));
+  const auto odd = hn::And(integer, hn::And(hn::Not(hn::Eq(hn::Round(halfY), halfY)), hn::Lt(hn::Abs(y), infinity)));
+  const auto ordinary = hn::And(hn::Lt(zero, size), hn::Lt(size, infinity));
+  const V64 product = hn::Mul(y, log2Positive(hn::IfThenElse(ordinary, size, one)));
+  // Rounding to float makes 0 or infinity of anything outside these bounds.
+  const V64 exponent = hn::Min(hn::Max(product, hn::Set(d, -300.0)), hn::Set(d, 300.0));
+  const V64 magnitude = exp2Bounded(exponent);
+  // |x| is 0 or infinity: 0 or infinity by the sign of y.
+  const auto grows = hn::Xor(hn::VecFromMask(d, hn::Lt(y, zero)), hn::VecFromMask(d, hn::Eq(size, infinity)));
+  const V64 edge = hn::And(grows, infinity);
+  V64 result = hn::IfThenElse(ordinary, magnitude, edge);
+  result = hn::IfThenElse(odd, hn::CopySign(result, x), result);
+  const auto undefined = hn::And(hn::And(hn::Lt(x, zero), ordinary), hn::Not(integer));
+  result = hn::IfThenElse(undefined, hn::NaN(d), result);
+  result = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), result);
+  // 1 to any power, anything to the power 0, and -1 to an infinite power are 1.
+  const auto infiniteY = hn::Eq(hn::Abs(y), infinity);
+  const auto isOne = hn::Or(hn::Eq(x, one), hn::Or(hn::Eq(y, zero), hn::And(hn::Eq(size, one), infiniteY)));
+  return hn::IfThenElse(isOne, one, result);
+}
+
+void powTile(const TileStep& s, const TileContext& tile) {
+  const D64 d;
+  const D32 d32;
+  const float* a = slot<float>(tile, s.a);
+  const float* b = slot<float>(tile, s.b);
+  float* out = slot<float>(tile, s.dst);
+  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB) {
+    for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
+      const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
+      const V64 y = hn::PromoteTo(d, hn::LoadU(d32, b + j));
+      hn::StoreU(hn::DemoteTo(d32, powVector(x, y)), d32, out + i + j);
+    }
+  }
+}
+
+TileStep::Fn findMath32(Prim prim) {
+  switch (prim) {
+    case Prim::kExp: return vectorUnary<float, float, Exp>;
+    case Prim::kLog: return vectorUnary<float, float, Log>;
+    case Prim::kTanh: return vectorUnary<float, float, Tanh>;
+    case Prim::kErf: return vectorUnary<float, float, Erf>;
+    case Prim::kSin: return sineTile<0>;
+    case Prim::kCos: return sineTile<1>;
+    case Prim::kPow: return powTile;
+    case Prim::kMod: return plainBinary<float, float, Mod32>;
+    default: return nullptr;
+  }
+}
+
+TileStep::Fn findMath64(Prim prim) {
+  switch (prim) {
+    case Prim::kExp: return plainUnary<double, double, Exp64>;
+    case Prim::kLog: return plainUnary<double, double, Log64>;
+    case Prim::kTanh: return plainUnary<double, double, Tanh64>;
+    case Prim::kErf: return plainUnary<double, double, Erf64>;
+    case Prim::kSin: return plainUnary<double, double, Sin64>;
+    case Prim::kCos: return plainUnary<double, double, Cos64>;
+    case Prim::kPow: return plainBinary<double, double, Pow64>;
+    case Prim::kMod: return plainBinary<double, double, Mod64>;
+    default: return nullptr;
+  }
+}
+
+TileStep::Fn findMath(Prim prim, bool wide) { return wide ? findMath64(prim) : findMath32(prim); }
+
+}  // namespace popxl::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace popxl::kernels {
+HWY_EXPORT(findMath);
+TileStep::Fn mathFn(Prim prim, VType type) { return HWY_DYNAMIC_DISPATCH(findMath)(prim, type == VType::kF64); }
+}  // namespace popxl::kernels
+#endif
