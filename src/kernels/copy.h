@@ -52,14 +52,4 @@ KernelPtr makeFill(Layout dst, double value);
 /// by `strides` elements of dx's memory, which receives dy: the gradient of a strided slice.
 KernelPtr makeSliceGrad(Layout dy, Layout dx, int64_t offset, Strides strides);
 
-/// `make` builds a kernel for contiguous layouts. Where a layout of `ins` or `outs` is not contiguous, the
-/// result copies that operand to or from contiguous scratch memory around it; otherwise it is the kernel
-/// itself. `make` receives ins, then outs, all contiguous; operands of the result are in the same order.
-KernelPtr withContiguous(std::vector<Layout> ins, std::vector<Layout> outs,
-                         KernelPtr (*make)(const std::vector<Layout>& layouts, const void* spec),
-                         const void* spec);
-
-/// `layout` with dimension `axis` moved to the end: the same memory, seen differently.
-Layout axisLast(const Layout& layout, int64_t axis);
-
 }  // namespace popxl::kernels
