@@ -181,6 +181,7 @@ class TreeParser {
     d.type = in_.type();
     if (in_.acceptWord("groups")) groups(d.settings);
     d.settings.retrieveAllReplicas = in_.acceptWord("retrieve_all");
+    if (in_.peek().isWord("remote") || in_.peek().isWord("remote_shards")) remote(d.settings);
     d.data = data(d, typeAt);
     d.loc = in_.location();
     g.declarations.push_back(std::move(d));
@@ -198,6 +199,15 @@ class TreeParser {
     if (settings.numGroups < 1 || settings.numGroups > (1 << 20))
       in_.fail(at, "expected between 1 and 2^20 groups");
     in_.expect(")", "after the groups");
+  }
+
+  void remote(VariableSettings& settings) {
+    settings.sharded = in_.take().text == "remote_shards";
+    in_.expect("(", "before the remote buffer");
+    settings.remoteBuffer = in_.integer("the number of a remote buffer");
+    in_.expect(",", "before the entry");
+    settings.remoteEntry = in_.integer("the entry");
+    in_.expect(")", "after the entry");
   }
 
   std::shared_ptr<HostData> allocate(const DeclarationText& d, size_t at) {
