@@ -36,7 +36,7 @@ add_library(popxl_warnings INTERFACE)
 target_compile_options(popxl_warnings INTERFACE -Wall -Wextra $<$<BOOL:${POPXL_WERROR}>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # -Wrestrict misfires on std::string in g++ 12; -Wpsabi is about an ABI that no caller outside sees.
-  target_compile_options(popxl_warnings INTERFACE -Wno-restrict -Wno-psabi)
+  target_compile_options(popxl_warnings INTERFACE -Wno-restrict -Wno-psabi -Wno-maybe-uninitialized)
 endif()
 add_library(popxl_flags INTERFACE)
 target_link_libraries(popxl_flags INTERFACE popxl_warnings)

@@ -1,5 +1,5 @@
-# Runs GENERATOR into a scratch folder and copies to OUT (and its python/ part to PYTHON) only what changed, so that an
-# unrelated change of the op library rebuilds nothing.
+# Runs GENERATOR into a scratch folder and copies to OUT (and its python/ and docs/ parts to SOURCE) only what changed,
+# so that an unrelated change of the op library rebuilds nothing.
 
 set(scratch ${OUT}/scratch)
 file(REMOVE_RECURSE ${scratch})
@@ -11,8 +11,8 @@ endif()
 file(GLOB_RECURSE files RELATIVE ${scratch} ${scratch}/*)
 foreach(file ${files})
   configure_file(${scratch}/${file} ${OUT}/${file} COPYONLY)
-  if(PYTHON AND file MATCHES "^python/(.*)$")
-    configure_file(${scratch}/${file} ${PYTHON}/${CMAKE_MATCH_1} COPYONLY)
+  if(SOURCE AND file MATCHES "^(python|docs)/")
+    configure_file(${scratch}/${file} ${SOURCE}/${file} COPYONLY)
   endif()
 endforeach()
 file(REMOVE_RECURSE ${scratch})
