@@ -1,0 +1,112 @@
+#include "kernels/loss.h"
+
+#include "ops/define.h"
+
+namespace popxl::ops {
+
+namespace {
+
+using kernels::LossReduction;
+
+LossReduction reductionOf(const Op& op) {
+  const auto& text = op.attr<std::string>("reduction");
+  if (text == "none") return LossReduction::kNone;
+  if (text == "sum") return LossReduction::kSum;
+  if (text == "mean") return LossReduction::kMean;
+  fail(ErrorKind::kValue, "`reduction` is \"{}\"; it must be \"mean\", \"sum\" or \"none\"", text);
+}
+
+void checkLabels(const Op& op) {
+  if (op.input(0)->rank() < 1) {
+    fail(ErrorKind::kGraph, "{} must have one dimension or more, the classes last", describe(op, 0));
+  }
+  Shape rows = typeOf(op, 0).shape;
+  rows.pop_back();
+  if (typeOf(op, 1).shape == rows) return;
+  fail(ErrorKind::kGraph, "{} must have shape {}: one label for each row of {}", describe(op, 1), toString(rows),
+       describe(op, 0));
+}
+
+void inferLoss(const Op& op, Types& out) {
+  const LossReduction reduction = reductionOf(op);
+  checkLabels(op);
+  out.push_back({typeOf(op, 0).dtype, reduction == LossReduction::kNone ? typeOf(op, 1).shape : Shape(), {}});
+}
+
+kernels::NllSpec specOf(const Op& op, const Layout& probs, const Layout& labels, const Layout& loss) {
+  kernels::NllSpec spec{probs, labels, loss, reductionOf(op), std::nullopt, false};
+  if (op.hasAttr("ignore_index")) spec.ignoreIndex = integer(op, "ignore_index");
+  if (op.def().attrIndex("log_prob") >= 0) spec.logProb = op.attr<bool>("log_prob");
+  return spec;
+}
+
+constexpr ir::DTypes kLabels = ir::kNumeric;
+
+void nll(Defs& defs) {
+  OpDef def;
+  def.name = "nll_loss";
+  def.type = "Nll";
+  def.doc = "Negative log likelihood of labels under probabilities.";
+  def.operands = {{"probs", ir::kFloats, "Probabilities, the classes in the last dimension."},
+                  {"labels", kLabels, "The true class of each row."}};
+  def.attrs = {{"ignore_index", AttrType::kInt, "Rows with this label do not count.", {}, true},
+               {"reduction", AttrType::kString, "\"mean\", \"sum\" or \"none\".", textAttr("mean")},
+               {"log_prob", AttrType::kBool, "Whether `probs` are logarithms.", Attr(false)}};
+  def.infer = inferLoss;
+  def.grad = [](GradContext& c) {
+    c.set(0, c.make("nll_loss_grad", {c.input(0), c.input(1), c.outGrad()}, c.op.attrs()));
+  };
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeNll(specOf(c.op, c.inputs[0], c.inputs[1], c.outputs[0]));
+  };
+  defs.push_back(def);
+
+  OpDef grad;
+  grad.name = "nll_loss_grad";
+  grad.type = "NllGrad";
+  grad.doc = "Gradient of nll_loss with respect to `probs`.";
+  grad.operands = {{"probs", ir::kFloats}, {"labels", kLabels}, {"grad", ir::kFloats}};
+  grad.attrs = def.attrs;
+  grad.infer = sameType;
+  grad.visibility = Visibility::kInternal;
+  grad.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeNllGrad(specOf(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.outputs[0]);
+  };
+  defs.push_back(grad);
+}
+
+void nllWithSoftmaxGrad(Defs& defs) {
+  OpDef def;
+  def.name = "nll_loss_with_softmax_grad";
+  def.type = "NlllWithSoftmaxGradDirect";
+  def.doc = "Negative log likelihood of labels under a softmax, and the gradient with respect to what the softmax was of.";
+  def.operands = {{"probs", ir::kFloats, "Result of the softmax, the classes in the last dimension."},
+                  {"labels", kLabels, "The true class of each row."},
+                  {"loss_grad", ir::kFloats, "Gradient of the loss."}};
+  def.attrs = {{"ignore_index", AttrType::kInt, "Rows with this label do not count.", {}, true},
+               {"reduction", AttrType::kString, "\"mean\", \"sum\" or \"none\".", textAttr("mean")}};
+  def.results = {{"loss"}, {"dx", "Gradient with respect to the operand of the softmax."}};
+  def.infer = [](const Op& op, Types& out) {
+    inferLoss(op, out);
+    if (typeOf(op, 2).numElements() != 1 && typeOf(op, 2).shape != out.back().shape) {
+      fail(ErrorKind::kGraph, "{} must be a scalar or have the shape {} of the loss", describe(op, 2),
+           toString(out.back().shape));
+    }
+    sameType(op, out);
+  };
+  def.visibility = Visibility::kManual;
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeNllWithSoftmaxGrad(specOf(c.op, c.inputs[0], c.inputs[1], c.outputs[0]), c.inputs[2],
+                                           c.outputs[1]);
+  };
+  defs.push_back(def);
+}
+
+}  // namespace
+
+void loss(Defs& defs) {
+  nll(defs);
+  nllWithSoftmaxGrad(defs);
+}
+
+}  // namespace popxl::ops

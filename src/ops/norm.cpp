@@ -1,0 +1,190 @@
+#include "kernels/norm.h"
+
+#include "ops/define.h"
+
+namespace popxl::ops {
+
+namespace {
+
+/// Error(kGraph) unless the operand has one value for each channel of operand 0.
+void requirePerChannel(const Op& op, size_t operand) {
+  const Shape wanted = {typeOf(op, 0).shape[1]};
+  if (typeOf(op, operand).shape == wanted) return;
+  fail(ErrorKind::kGraph, "{} must have shape {}, one value for each channel of {}", describe(op, operand),
+       toString(wanted), describe(op, 0));
+}
+
+void requireChannels(const Op& op) {
+  if (op.input(0)->rank() >= 2) return;
+  fail(ErrorKind::kGraph, "{} must have two dimensions or more: samples, channels, ...", describe(op, 0));
+}
+
+void inferGroupNorm(const Op& op, Types& out) {
+  requireChannels(op);
+  const TensorType& t = typeOf(op, 0);
+  const int64_t groups = integer(op, "num_groups");
+  if (groups < 1 || t.shape[1] % groups != 0) {
+    fail(ErrorKind::kGraph, "`num_groups` is {}; it must divide the {} channels of {}", groups, t.shape[1],
+         describe(op, 0));
+  }
+  requirePerChannel(op, 1);
+  requirePerChannel(op, 2);
+  requireSameDType(op, 1, 2);
+  out.push_back(t);
+  out.push_back({t.dtype, {t.shape[0] * groups}, {}});
+  out.push_back({t.dtype, {t.shape[0] * groups}, {}});
+}
+
+kernels::GroupNormSpec groupNormSpec(const Op& op, const Layout& x, const Layout& weight, const Layout& mean) {
+  return {x, weight, mean, integer(op, "num_groups"), op.attr<double>("eps")};
+}
+
+void groupNormRule(GradContext& c) {
+  const auto grads = c.makeAll("group_norm_grad",
+                               {c.input(0), c.input(1), c.output(1), c.output(2), c.outGradOrZero(0)}, c.op.attrs());
+  for (size_t i = 0; i < 3; ++i) {
+    if (c.wants(i)) c.set(i, grads[i]);
+  }
+}
+
+void groupNorm(Defs& defs) {
+  OpDef def;
+  def.name = "group_norm";
+  def.type = "GroupNormalization";
+  def.className = "GroupNormOp";
+  def.doc = "Normalises groups of neighbouring channels of each sample to mean 0 and variance 1, then scales and shifts.";
+  def.operands = {{"t", ir::kFloats, "Samples, channels, then any dimensions."},
+                  {"weight", ir::kFloats, "Scale of each channel."},
+                  {"bias", ir::kFloats, "Shift of each channel."}};
+  def.attrs = {{"num_groups", AttrType::kInt, "Number of groups; it divides the number of channels."},
+               {"eps", AttrType::kFloat, "Added to the variance.", Attr(1e-5)}};
+  def.results = {{"out"}, {"mean", "Mean of each group."}, {"inv_std_dev", "1 / sqrt(variance + eps) of each group."}};
+  def.infer = inferGroupNorm;
+  def.grad = groupNormRule;
+  def.visibility = Visibility::kManual;
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeGroupNorm(groupNormSpec(c.op, c.inputs[0], c.inputs[1], c.outputs[1]), c.outputs[0]);
+  };
+  defs.push_back(def);
+
+  OpDef grad;
+  grad.name = "group_norm_grad";
+  grad.type = "GroupNormalizationGrad";
+  grad.doc = "Gradients of group_norm with respect to all three operands.";
+  grad.operands = {{"t", ir::kFloats},
+                   {"weight", ir::kFloats},
+                   {"mean", ir::kFloats},
+                   {"inv_std_dev", ir::kFloats},
+                   {"grad", ir::kFloats}};
+  grad.attrs = def.attrs;
+  grad.results = {{"t_grad"}, {"weight_grad"}, {"bias_grad"}};
+  grad.infer = [](const Op& op, Types& out) {
+    likeOperand<0>(op, out);
+    likeOperand<1>(op, out);
+    likeOperand<1>(op, out);
+  };
+  grad.visibility = Visibility::kInternal;
+  grad.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeGroupNormGrad(groupNormSpec(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.inputs[4],
+                                      c.outputs[0]);
+  };
+  defs.push_back(grad);
+}
+
+void inferBatchNorm(const Op& op, Types& out) {
+  requireChannels(op);
+  for (size_t i = 1; i < 5; ++i) requirePerChannel(op, i);
+  for (size_t i = 2; i < 5; ++i) requireSameDType(op, 1, i);
+  sameType(op, out);
+}
+
+/// A per-channel tensor so that it broadcasts against [N, C, ...].
+Tensor* perChannel(GradContext& c, Tensor* t) {
+  Shape shape(c.op.input(0)->shape().size(), 1);
+  shape[1] = t->shape()[0];
+  return reshapeTo(c, t, shape);
+}
+
+/// With s = 1 / sqrt(var + eps): dx = dy scale s, dscale = sum dy (x - mean) s, dbias = sum dy, dmean = -sum dy scale s,
+/// dvar = -1/2 sum dy scale (x - mean) s^3.
+void batchNormRule(GradContext& c) {
+  const Attr eps = c.op.attrValue("epsilon");
+  std::vector<Tensor*> operands = {c.outGrad(), c.input(0), perChannel(c, c.input(1)), perChannel(c, c.input(3)),
+                                   perChannel(c, c.input(4))};
+  const char* names[] = {"input", "scale", "bias", "mean", "var"};
+  for (size_t i = 0; i < 5; ++i) {
+    if (!c.wants(i)) continue;
+    Tensor* grad = c.make(std::string("batch_norm_inference_") + names[i] + "_grad", operands, {eps});
+    c.set(i, reshapeTo(c, grad, c.op.input(i)->shape()));
+  }
+}
+
+/// One gradient as an expression over [N, C, ...], summed to the shape of operand `Like`.
+template <size_t Like, typename F>
+OpDef batchNormGrad(const Names& names, F) {
+  OpDef def;
+  def.name = names.name;
+  def.type = names.type;
+  def.doc = names.doc;
+  def.operands = {{"grad", ir::kFloats}, {"t", ir::kFloats}, {"scale", ir::kFloats}, {"mean", ir::kFloats},
+                  {"var", ir::kFloats}};
+  def.attrs = {{"epsilon", AttrType::kFloat, "Added to the variance."}};
+  def.infer = likeOperand<Like>;
+  def.visibility = Visibility::kInternal;
+  def.reducesToOutput = true;
+  def.expr = [](ExprContext& c) {
+    const VType type = commonReal(c.in(1), c.in(2));
+    const auto in = [&](size_t i) { return c.in(i).convert(type); };
+    const Val s = 1.0 / sqrt(in(4) + c.op.attr<double>("epsilon"));
+    store(c, F{}(in(0), in(1) - in(3), in(2), s));
+  };
+  return def;
+}
+
+void batchNorm(Defs& defs) {
+  OpDef def;
+  def.name = "batch_norm_inference";
+  def.type = "BatchNormalization";
+  def.className = "BatchNormOp";
+  def.doc = "Normalises each channel by a given mean and variance, then scales and shifts it.";
+  def.operands = {{"t", ir::kFloats, "Samples, channels, then any dimensions."},
+                  {"scale", ir::kFloats, "Scale of each channel."},
+                  {"bias", ir::kFloats, "Shift of each channel."},
+                  {"mean", ir::kFloats, "Mean of each channel."},
+                  {"var", ir::kFloats, "Variance of each channel."}};
+  def.attrs = {{"epsilon", AttrType::kFloat, "Added to the variance.", Attr(1e-5)},
+               {"momentum", AttrType::kFloat, "Kept for compatibility; has no effect.", Attr(0.9)}};
+  def.infer = inferBatchNorm;
+  def.grad = batchNormRule;
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeBatchNormInference(c.inputs[0], c.inputs[1], c.outputs[0], c.op.attr<double>("epsilon"));
+  };
+  defs.push_back(def);
+
+  defs.push_back(batchNormGrad<1>({"batch_norm_inference_input_grad", "BatchNormInferenceInputGrad",
+                                   "Gradient of batch_norm_inference with respect to `t`."},
+                                  [](Val dy, Val, Val scale, Val s) { return dy * scale * s; }));
+  defs.push_back(batchNormGrad<2>({"batch_norm_inference_scale_grad", "BatchNormInferenceScaleGrad",
+                                   "Gradient of batch_norm_inference with respect to `scale`."},
+                                  [](Val dy, Val centred, Val, Val s) { return dy * centred * s; }));
+  defs.push_back(batchNormGrad<2>({"batch_norm_inference_bias_grad", "BatchNormInferenceBiasGrad",
+                                   "Gradient of batch_norm_inference with respect to `bias`."},
+                                  [](Val dy, Val, Val, Val) { return dy; }));
+  defs.push_back(batchNormGrad<3>({"batch_norm_inference_mean_grad", "BatchNormInferenceMeanGrad",
+                                   "Gradient of batch_norm_inference with respect to `mean`."},
+                                  [](Val dy, Val, Val scale, Val s) { return -(dy * scale * s); }));
+  defs.push_back(batchNormGrad<4>({"batch_norm_inference_var_grad", "BatchNormInferenceVarGrad",
+                                   "Gradient of batch_norm_inference with respect to `var`."},
+                                  [](Val dy, Val centred, Val scale, Val s) {
+                                    return -0.5 * (dy * scale * centred * (s * s * s));
+                                  }));
+}
+
+}  // namespace
+
+void norm(Defs& defs) {
+  groupNorm(defs);
+  batchNorm(defs);
+}
+
+}  // namespace popxl::ops

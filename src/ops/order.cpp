@@ -1,0 +1,253 @@
+#include "kernels/argreduce.h"
+#include "kernels/copy.h"
+#include "kernels/gather.h"
+#include "kernels/scan.h"
+#include "ops/composite.h"
+#include "ops/define.h"
+
+// Positions of extreme elements, sorting, running sums and counts.
+namespace popxl::ops {
+
+namespace {
+
+// --- argmax, argmin
+
+using ArgKernel = kernels::KernelPtr (*)(Layout, Layout, int64_t);
+
+template <ArgKernel Make>
+OpDef argReduce(const Names& names) {
+  OpDef def;
+  def.name = names.name;
+  def.type = names.type;
+  def.doc = names.doc;
+  def.operands = {{"t", ir::kNumeric}};
+  def.attrs = {{"dim", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})},
+               {"keepdim", AttrType::kBool, "Whether the axis stays with size 1.", Attr(false)}};
+  def.infer = [](const Op& op, Types& out) {
+    const int64_t axis = axisOf(op, op.input(0)->rank(), "dim");
+    out.push_back({DType::kInt32, reducedShape(typeOf(op, 0).shape, {axis}, op.attr<bool>("keepdim")), {}});
+  };
+  def.stopsGradient = true;
+  def.kernel = [](const ir::KernelContext& c) {
+    const int64_t rank = c.inputs[0].rank(), axis = axisOf(c.op, rank, "dim");
+    return Make(c.inputs[0], keptLayout(c.outputs[0], {axis}, rank), axis);
+  };
+  return def;
+}
+
+// --- topk
+
+void inferTopK(const Op& op, Types& out) {
+  Shape shape = typeOf(op, 0).shape;
+  int64_t& size = shape[static_cast<size_t>(axisOf(op, op.input(0)->rank()))];
+  const int64_t k = integer(op, "k");
+  if (k < 0 || k > size) fail(ErrorKind::kValue, "`k` is {}; the axis has {} elements", k, size);
+  size = k;
+  out.push_back({typeOf(op, 0).dtype, shape, {}});
+  out.push_back({DType::kInt32, shape, {}});
+}
+
+/// Adds up the gradient of picked elements at the places they came from.
+kernels::KernelPtr pickedGradKernel(const ir::KernelContext& c) {
+  return kernels::makeScatterReduce(c.inputs[0], c.inputs[1], std::nullopt, c.outputs[0],
+                                    axisOf(c.op, c.outputs[0].rank()), kernels::ScatterReduction::kSum);
+}
+
+void topk(Defs& defs) {
+  OpDef def;
+  def.name = "topk";
+  def.type = "TopK";
+  def.doc = "The largest or smallest elements of an axis, best first, and where they are.";
+  def.operands = {{"t", ir::kNumeric}};
+  def.attrs = {{"k", AttrType::kInt, "How many."},
+               {"axis", AttrType::kInt, "The axis; negative counts from the last."},
+               {"largest", AttrType::kBool, "Whether the largest are taken, or the smallest."},
+               {"sorted", AttrType::kBool, "Kept for compatibility; the result is sorted in any case."},
+               {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true}};
+  def.results = {{"values"}, {"indices", "int32 positions on the axis."}};
+  def.infer = inferTopK;
+  def.grad = [](GradContext& c) {
+    if (c.outGrad() == nullptr) return;
+    c.set(0, c.make("topk_grad", {c.outGrad(), c.output(1)},
+                    {c.op.attrValue("axis"), intsAttr(c.op.input(0)->shape())}));
+  };
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeTopK(c.inputs[0], c.outputs[0], c.outputs[1], axisOf(c.op, c.inputs[0].rank()),
+                             c.op.attr<bool>("largest"));
+  };
+  defs.push_back(def);
+
+  OpDef grad;
+  grad.name = "topk_grad";
+  grad.type = "TopKGrad";
+  grad.doc = "Zeros with the gradient of elements picked on an axis at the places they came from.";
+  grad.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
+  grad.attrs = {{"axis", AttrType::kInt, "The axis."}, {"shape", AttrType::kInts, "Shape of what was picked from."}};
+  grad.infer = shapeOfAttr;
+  grad.visibility = Visibility::kInternal;
+  grad.kernel = pickedGradKernel;
+  defs.push_back(grad);
+}
+
+// --- median
+
+/// A tensor with the reduced axes made one, the last: as a view of a permutation, and contiguous.
+struct Folded {
+  Layout permuted;  ///< of the tensor itself
+  Layout dense;     ///< the same order of dimensions, contiguous
+  Layout flat;      ///< `dense` with the reduced axes as one
+};
+
+Folded fold(const Layout& t, const std::vector<int64_t>& axes) {
+  Folded f;
+  f.permuted = Layout(t.dtype, {}, {});
+  const auto take = [&](bool reduced) {
+    for (int64_t i = 0; i < t.rank(); ++i) {
+      if (std::binary_search(axes.begin(), axes.end(), i) != reduced) continue;
+      f.permuted.shape.push_back(t.shape[static_cast<size_t>(i)]);
+      f.permuted.strides.push_back(t.strides[static_cast<size_t>(i)]);
+    }
+  };
+  take(false);
+  Shape flat = f.permuted.shape;
+  take(true);
+  flat.push_back(1);
+  for (int64_t axis : axes) flat.back() *= t.shape[static_cast<size_t>(axis)];
+  f.dense = Layout(t.dtype, f.permuted.shape);
+  f.flat = Layout(t.dtype, std::move(flat));
+  return f;
+}
+
+/// A reduced tensor, contiguous, with one axis of size 1 at the end in place of the reduced ones.
+Layout foldedResult(const Layout& reduced, const Folded& f) {
+  Shape shape = f.flat.shape;
+  shape.back() = 1;
+  return {reduced.dtype, std::move(shape)};
+}
+
+kernels::KernelPtr medianKernel(const ir::KernelContext& c) {
+  const Folded f = fold(c.inputs[0], reductionAxes(c.op, c.inputs[0].rank()));
+  Composite all(3);
+  const int32_t dense = all.scratch(f.dense.bytes());
+  all.step(kernels::makeCopy(f.permuted, f.dense), {0, dense});
+  all.step(kernels::makeMedian(f.flat, foldedResult(c.outputs[0], f), foldedResult(c.outputs[1], f), f.flat.rank() - 1),
+           {dense, 1, 2});
+  return std::move(all).make();
+}
+
+kernels::KernelPtr medianGradKernel(const ir::KernelContext& c) {
+  const Folded f = fold(c.outputs[0], reductionAxes(c.op, c.outputs[0].rank()));
+  Composite all(3);
+  const int32_t dense = all.scratch(f.dense.bytes());
+  all.step(kernels::makeScatterReduce(foldedResult(c.inputs[0], f), foldedResult(c.inputs[1], f), std::nullopt, f.flat,
+                                      f.flat.rank() - 1, kernels::ScatterReduction::kSum),
+           {0, 1, dense});
+  all.step(kernels::makeCopy(f.dense, f.permuted), {dense, 2});
+  return std::move(all).make();
+}
+
+void median(Defs& defs) {
+  OpDef def;
+  def.name = "median";
+  def.type = "ReduceMedian";
+  def.doc = "Lower median over axes, and where it is.";
+  def.operands = {{"t", ir::kNumeric}};
+  def.attrs = {{"axes", AttrType::kInts, "Axes to reduce; negative counts from the last, empty reduces all.", intsAttr({})},
+               {"keepdims", AttrType::kBool, "Whether reduced axes stay with size 1.", Attr(false)}};
+  def.results = {{"values"}, {"indices", "int32 positions in row-major order of the reduced axes."}};
+  def.infer = [](const Op& op, Types& out) {
+    const auto axes = reductionAxes(op, op.input(0)->rank());
+    const Shape shape = reducedShape(typeOf(op, 0).shape, axes, op.attr<bool>("keepdims"));
+    out.push_back({typeOf(op, 0).dtype, shape, {}});
+    out.push_back({DType::kInt32, shape, {}});
+  };
+  def.visibility = Visibility::kManual;
+  def.grad = [](GradContext& c) {
+    if (c.outGrad() == nullptr) return;
+    c.set(0, c.make("median_grad", {c.outGrad(), c.output(1)},
+                    {c.op.attrValue("axes"), intsAttr(c.op.input(0)->shape())}));
+  };
+  def.kernel = medianKernel;
+  defs.push_back(def);
+
+  OpDef grad;
+  grad.name = "median_grad";
+  grad.type = "ReduceMedianGrad";
+  grad.doc = "Zeros with the gradient of a median at the place it came from.";
+  grad.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
+  grad.attrs = {{"axes", AttrType::kInts, "The reduced axes."}, {"shape", AttrType::kInts, "Shape of what was reduced."}};
+  grad.infer = shapeOfAttr;
+  grad.visibility = Visibility::kInternal;
+  grad.kernel = medianGradKernel;
+  defs.push_back(grad);
+}
+
+// --- cumsum, histogram
+
+int64_t sumAxis(const Op& op) {
+  const std::vector<int64_t> dim = knownInts(op, 1);
+  if (dim.size() != 1) fail(ErrorKind::kGraph, "{} must be one number", describe(op, 1));
+  return normalizeAxis(dim[0], op.input(0)->rank(), "dim");
+}
+
+void cumsum(Defs& defs) {
+  OpDef def;
+  def.name = "cumsum";
+  def.type = "CumSum";
+  def.doc = "Sum of the elements of an axis up to each position.";
+  def.operands = {{"t", ir::kNumeric}, {"dim", ir::kInts, "The axis, a constant."}};
+  def.attrs = {{"exclusive", AttrType::kBool, "Whether an element is left out of its own sum.", Attr(false)},
+               {"reverse", AttrType::kBool, "Whether sums run from the end.", Attr(false)}};
+  def.infer = [](const Op& op, Types& out) {
+    sumAxis(op);
+    sameType(op, out);
+  };
+  def.visibility = Visibility::kManual;
+  def.grad = [](GradContext& c) {
+    c.set(0, c.make("cumsum", {c.outGrad(), c.input(1)},
+                    {c.op.attrValue("exclusive"), Attr(!c.op.attr<bool>("reverse"))}));
+  };
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeCumSum(c.inputs[0], c.outputs[0], sumAxis(c.op), c.op.attr<bool>("exclusive"),
+                               c.op.attr<bool>("reverse"));
+  };
+  defs.push_back(def);
+}
+
+void histogram(Defs& defs) {
+  OpDef def;
+  def.name = "histogram";
+  def.type = "Histogram";
+  def.doc = "Number of elements in each of several intervals, of which the last includes its end.";
+  def.operands = {{"t", ir::kNumeric}};
+  def.attrs = {{"levels", AttrType::kFloats, "Bounds of the intervals, increasing."},
+               {"absolute_of_input", AttrType::kBool, "Whether absolute values are counted."}};
+  def.infer = [](const Op& op, Types& out) {
+    const auto& levels = op.attr<std::vector<double>>("levels");
+    if (levels.size() < 2) fail(ErrorKind::kValue, "`levels` must have two entries or more, it has {}", levels.size());
+    for (size_t i = 1; i < levels.size(); ++i) {
+      if (levels[i] > levels[i - 1]) continue;
+      fail(ErrorKind::kValue, "`levels` must increase: entry {} is {} after {}", i, levels[i], levels[i - 1]);
+    }
+    out.push_back({DType::kUInt32, {static_cast<int64_t>(levels.size()) - 1}, {}});
+  };
+  def.stopsGradient = true;
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeHistogram(c.inputs[0], c.outputs[0], c.op.attr<std::vector<double>>("levels"),
+                                  c.op.attr<bool>("absolute_of_input"));
+  };
+  defs.push_back(def);
+}
+
+}  // namespace
+
+void order(Defs& defs) {
+  defs.push_back(argReduce<kernels::makeArgMax>({"argmax", "ArgMax", "Index of the first largest element of an axis."}));
+  defs.push_back(argReduce<kernels::makeArgMin>({"argmin", "ArgMin", "Index of the first smallest element of an axis."}));
+  topk(defs);
+  median(defs);
+  cumsum(defs);
+  histogram(defs);
+}
+
+}  // namespace popxl::ops

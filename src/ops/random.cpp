@@ -1,0 +1,129 @@
+#include "kernels/random.h"
+
+#include <cmath>
+
+#include "ops/define.h"
+
+// Random numbers are a pure function of the seed operand, the kind of op and the element's position.
+namespace popxl::ops {
+
+namespace {
+
+enum Stream : uint32_t { kDropout = 0, kNormal = 1, kUniform = 2 };
+
+void requireSeed(const Op& op, size_t operand) {
+  if (typeOf(op, operand).numElements() == 2) return;
+  fail(ErrorKind::kGraph, "{} must have two elements: a seed is two uint32 numbers", describe(op, operand));
+}
+
+void inferRandom(const Op& op, Types& out) {
+  requireSeed(op, 0);
+  for (int64_t size : ints(op, "shape")) {
+    if (size < 0) fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
+  }
+  out.push_back({op.attr<DType>("dtype"), ints(op, "shape"), {}});
+}
+
+constexpr ir::DTypes kSeed = ir::bit(DType::kUInt32);
+
+OpDef draw(const Names& names, const ir::AttrDef& first, const ir::AttrDef& second) {
+  OpDef def;
+  def.name = names.name;
+  def.type = names.type;
+  def.doc = names.doc;
+  def.operands = {{"seed_tensor", kSeed, "Two numbers that decide all elements."}};
+  def.attrs = {{"shape", AttrType::kInts, "Shape of the result."},
+               first,
+               second,
+               {"dtype", AttrType::kDType, "Dtype of the result.", Attr(DType::kFloat32)}};
+  def.infer = inferRandom;
+  def.stopsGradient = true;
+  def.random = true;
+  return def;
+}
+
+void distributions(Defs& defs) {
+  OpDef normal = draw({"random_normal", "RandomNormal", "Random numbers of a normal distribution."},
+                      {"mean", AttrType::kFloat, "Mean.", Attr(0.0)}, {"std", AttrType::kFloat, "Standard deviation.", Attr(1.0)});
+  normal.infer = [](const Op& op, Types& out) {
+    inferRandom(op, out);
+    if ((ir::bit(out.back().dtype) & ir::kFloats) == 0) {
+      fail(ErrorKind::kType, "a normal distribution can't be drawn as {}; use float16, float32 or float64",
+           nameOf(out.back().dtype));
+    }
+  };
+  normal.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeRandomNormal(c.inputs[0], c.outputs[0], c.op.attr<double>("mean"), c.op.attr<double>("std"),
+                                     kNormal);
+  };
+  defs.push_back(normal);
+
+  OpDef uniform = draw({"random_uniform", "RandomUniform", "Random numbers of a uniform distribution on [low, high)."},
+                       {"low", AttrType::kFloat, "Lower end.", Attr(0.0)}, {"high", AttrType::kFloat, "Upper end.", Attr(1.0)});
+  uniform.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeRandomUniform(c.inputs[0], c.outputs[0], c.op.attr<double>("low"), c.op.attr<double>("high"),
+                                      kUniform);
+  };
+  defs.push_back(uniform);
+}
+
+/// 32 random bits decide: kept when they are at least p * 2^32.
+void dropoutExpr(ExprContext& c) {
+  const double p = c.op.attr<double>("p");
+  const Val x = real(c.in(0));
+  const Val bits = kernels::philox(c.element(1, 0), c.element(1, 1), kDropout);
+  const double threshold = std::round(p * 0x1p32);
+  if (threshold >= 0x1p32) {
+    store(c, x.constant(0));
+  } else {
+    store(c, select(bits >= threshold, x * (1.0 / (1.0 - p)), x.constant(0)));
+  }
+}
+
+void dropout(Defs& defs) {
+  OpDef def;
+  def.name = "dropout";
+  def.type = "Dropout";
+  def.doc = "Sets elements to 0 at random and scales the others by 1 / (1 - p).";
+  def.operands = {{"t", ir::kNumeric}, {"seed_tensor", kSeed, "Two numbers that decide which elements are kept."}};
+  def.attrs = {{"p", AttrType::kFloat, "Probability of 0."}};
+  def.infer = [](const Op& op, Types& out) {
+    requireSeed(op, 1);
+    const double p = op.attr<double>("p");
+    if (!(p >= 0 && p <= 1)) fail(ErrorKind::kValue, "`p` is {}; a probability lies in [0, 1]", p);
+    sameType(op, out);
+  };
+  def.grad = [](GradContext& c) { c.set(0, c.make("dropout", {c.outGrad(), c.input(1)}, c.op.attrs())); };
+  def.random = true;
+  def.expr = dropoutExpr;
+  defs.push_back(def);
+}
+
+void seeds(Defs& defs) {
+  OpDef def;
+  def.name = "modify_random_seed";
+  def.type = "ModifyRandomSeed";
+  def.doc = "A new seed that depends on a seed and a number.";
+  def.operands = {{"seed", kSeed, "Two numbers."}, {"modifier", ir::kInts, "Different numbers give independent seeds."}};
+  def.infer = [](const Op& op, Types& out) {
+    requireSeed(op, 0);
+    requireScalar(op, 1);
+    sameType(op, out);
+  };
+  def.stopsGradient = true;
+  def.visibility = Visibility::kManual;
+  def.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeSplitSeed(c.inputs[0], c.inputs[1], c.outputs[0]);
+  };
+  defs.push_back(def);
+}
+
+}  // namespace
+
+void random(Defs& defs) {
+  distributions(defs);
+  dropout(defs);
+  seeds(defs);
+}
+
+}  // namespace popxl::ops
