@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/half.h"
+#include "kernels/copy.h"
+#include "kernels/gather.h"
+#include "kernels/rows.h"
+
+namespace popxl::kernels {
+namespace {
+
+constexpr size_t kMaxRank = 16;
+
+/// Walks the positions of `indices` in row-major order and finds the element of the (contiguous) target that each one
+/// addresses. Different outer positions (dimensions before the axis) never address the same element.
+class ScatterWalk {
+ public:
+  ScatterWalk(const Layout& indices, const Layout& target, int64_t axis, bool wrap)
+      : shape_(indices.shape), strides_(contiguousStrides(target.shape)), axis_(static_cast<size_t>(axis)),
+        size_(target.shape[axis_]), indexType_(indices.dtype), wrap_(wrap) {
+    POPXL_ASSERT(indices.rank() == target.rank() && shape_.size() <= kMaxRank, "indices {} target {}",
+                 toString(indices.shape), toString(target.shape));
+    int64_t outer = 1;
+    for (size_t d = 0; d < shape_.size(); ++d) {
+      POPXL_ASSERT(d == axis_ || shape_[d] <= target.shape[d], "indices {} target {}", toString(indices.shape),
+                   toString(target.shape));
+      (d < axis_ ? outer : perOuter_) *= shape_[d];
+    }
+    chunks_ = RowChunks(outer, 4 * perOuter_);
+  }
+
+  /// fn(position, element) for every position whose index is in range; in parallel over outer positions.
+  template <typename Fn>
+  void run(const std::byte* indices, const Fn& fn) const {
+    parallelFor(chunks_.chunks, [&](int64_t chunk) {
+      walk(indices, chunks_.begin(chunk) * perOuter_, chunks_.end(chunk) * perOuter_, fn);
+    });
+  }
+
+ private:
+  template <typename Fn>
+  void walk(const std::byte* indices, int64_t begin, int64_t end, const Fn& fn) const {
+    std::array<int64_t, kMaxRank> at{};
+    int64_t base = 0, rest = begin;
+    for (size_t d = shape_.size(); d-- > 0 && begin < end;) {
+      at[d] = rest % shape_[d];
+      rest /= shape_[d];
+      if (d != axis_) base += at[d] * strides_[d];
+    }
+    int64_t block[kBlock];
+    for (int64_t p = begin; p < end; ++p) {
+      if ((p - begin) % kBlock == 0) readIndices(indexType_, indices, p, std::min(kBlock, end - p), block);
+      int64_t index = block[(p - begin) % kBlock];
+      if (wrap_ && index < 0 && index >= -size_) index += size_;
+      if (index >= 0 && index < size_) fn(p, base + index * strides_[axis_]);
+      for (size_t d = shape_.size(); d-- > 0;) {
+        if (d != axis_) base += strides_[d];
+        if (++at[d] < shape_[d]) break;
+        if (d != axis_) base -= shape_[d] * strides_[d];
+        at[d] = 0;
+      }
+    }
+  }
+
+  static constexpr int64_t kBlock = 256;
+  Shape shape_;
+  Strides strides_;
+  size_t axis_;
+  int64_t size_, perOuter_ = 1;
+  DType indexType_;
+  bool wrap_;
+  RowChunks chunks_;
+};
+
+/// Operands: t, indices, values, out.
+class Scatter : public Kernel {
+ public:
+  Scatter(const Layout& t, const Layout& indices, int64_t axis)
+      : copy_(t, t), walk_(indices, t, axis, true), elementBytes_(sizeOf(t.dtype)),
+        name_(fmt::format("scatter {} into {} {} on axis {}", toString(indices.shape), nameOf(t.dtype),
+                          toString(t.shape), axis)) {}
+  void run(std::span<std::byte* const> operands) const override {
+    if (operands[0] != operands[3]) copy_.run(operands[0], operands[3]);
+    walk_.run(operands[1], [&](int64_t position, int64_t element) {
+      std::memcpy(operands[3] + element * elementBytes_, operands[2] + position * elementBytes_,
+                  static_cast<size_t>(elementBytes_));
+    });
+  }
+  std::string describe() const override { return name_; }
+
+ private:
+  CopyPlan copy_;
+  ScatterWalk walk_;
+  int64_t elementBytes_;
+  std::string name_;
+};
+
+float widen(Half value) { return halfToFloat(value.bits); }
+template <typename T>
+T widen(T value) {
+  return value;
+}
+
+template <typename T>
+T combine(ScatterReduction reduction, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if ((reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin) && (std::isnan(a) || std::isnan(b))) {
+      return std::isnan(a) ? a : b;
+    }
+    if (reduction == ScatterReduction::kSum) return a + b;
+    if (reduction == ScatterReduction::kMul) return a * b;
+  } else {
+    using U = std::make_unsigned_t<T>;  // sums and products wrap
+    if (reduction == ScatterReduction::kSum) return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    if (reduction == ScatterReduction::kMul) {
+      return static_cast<T>(static_cast<U>(static_cast<uint64_t>(static_cast<U>(a)) * static_cast<uint64_t>(static_cast<U>(b))));
+    }
+  }
+  if (reduction == ScatterReduction::kMax) return std::max(a, b);
+  if (reduction == ScatterReduction::kMin) return std::min(a, b);
+  return b;
+}
+
+/// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where the first
+/// arrival replaces what is there.
+template <typename T>
+class ScatterReduce : public Kernel {
+ public:
+  using Sum = std::conditional_t<std::is_same_v<T, Half>, float, T>;
+
+  ScatterReduce(const Layout& indices, const Layout& out, bool hasInitial, int64_t axis, ScatterReduction reduction)
+      : walk_(indices, out, axis, false), hasInitial_(hasInitial), reduction_(reduction), elements_(out.numElements()),
+        flags_(!hasInitial && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin)),
+        name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape), nameOf(out.dtype),
+                          toString(out.shape), axis)) {}
+
+  void run(std::span<std::byte* const> operands) const override {
+    const size_t outAt = hasInitial_ ? 3 : 2;
+    std::byte* const scratch = scratchBytes() > 0 ? operands[outAt + 1] : nullptr;
+    Sum* sums = nullptr;
+    if constexpr (kConverts) {
+      sums = reinterpret_cast<float*>(scratch);
+    } else {
+      sums = reinterpret_cast<T*>(operands[outAt]);
+    }
+    start(operands, sums);
+    auto* const seen = reinterpret_cast<uint8_t*>(scratch + sumBytes());
+    if (flags_) std::memset(seen, 0, static_cast<size_t>(elements_));
+    const T* const data = reinterpret_cast<const T*>(operands[0]);
+    walk_.run(operands[1], [&](int64_t position, int64_t element) {
+      const Sum value = widen(data[position]);
+      const bool first = flags_ && seen[element] == 0;
+      sums[element] = first ? value : combine(reduction_, sums[element], value);
+      if (flags_) seen[element] = 1;
+    });
+    if constexpr (kConverts) storeRow(sums, reinterpret_cast<T*>(operands[outAt]), elements_);
+  }
+  int64_t scratchBytes() const override { return sumBytes() + (flags_ ? lines(elements_ + 1) : 0); }
+  std::string describe() const override { return name_; }
+
+ private:
+  static constexpr bool kConverts = std::is_same_v<T, Half>;
+  int64_t sumBytes() const { return kConverts ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(Sum))) : 0; }
+
+  void start(std::span<std::byte* const> operands, Sum* sums) const {
+    if (!hasInitial_) {
+      std::fill(sums, sums + elements_, reduction_ == ScatterReduction::kMul ? Sum{1} : Sum{0});
+    } else if constexpr (kConverts) {
+      convertToCompute(DType::kFloat16, operands[2], elements_, sums);
+    } else if (operands[2] != operands[3]) {
+      std::memcpy(sums, operands[2], static_cast<size_t>(elements_) * sizeof(T));
+    }
+  }
+
+  ScatterWalk walk_;
+  bool hasInitial_;
+  ScatterReduction reduction_;
+  int64_t elements_;
+  bool flags_;
+  std::string name_;
+};
+
+/// Operands: indices, values, out; out is [outer, classes, inner], indices [outer, inner].
+class Onehot : public Kernel {
+ public:
+  Onehot(const Layout& indices, const Layout& out, int64_t axis)
+      : indexType_(indices.dtype), elementBytes_(sizeOf(out.dtype)), classes_(out.shape[static_cast<size_t>(axis)]),
+        name_(fmt::format("onehot {} {} on axis {}", nameOf(out.dtype), toString(out.shape), axis)) {
+    for (int64_t d = axis + 1; d < out.rank(); ++d) inner_ *= out.shape[static_cast<size_t>(d)];
+    chunks_ = RowChunks(indices.numElements() / std::max<int64_t>(inner_, 1), classes_ * inner_);
+  }
+  void run(std::span<std::byte* const> operands) const override {
+    const auto size = static_cast<size_t>(elementBytes_);
+    parallelFor(chunks_.chunks, [&](int64_t chunk) {
+      std::byte* const off = operands[1];
+      const int64_t first = chunks_.begin(chunk), last = chunks_.end(chunk), block = classes_ * inner_;
+      for (int64_t i = first * block; i < last * block; ++i) std::memcpy(operands[2] + i * elementBytes_, off, size);
+      for (int64_t o = first; o < last; ++o) {
+        for (int64_t k = 0; k < inner_; ++k) {
+          int64_t index = 0;
+          readIndices(indexType_, operands[0], o * inner_ + k, 1, &index);
+          if (index < 0 && index >= -classes_) index += classes_;
+          if (index < 0 || index >= classes_) continue;
+          std::memcpy(operands[2] + (o * block + index * inner_ + k) * elementBytes_, off + elementBytes_, size);
+        }
+      }
+    });
+  }
+  std::string describe() const override { return name_; }
+
+ private:
+  DType indexType_;
+  int64_t elementBytes_, classes_, inner_ = 1;
+  RowChunks chunks_;
+  std::string name_;
+};
+
+}  // namespace
+
+KernelPtr makeScatter(Layout t, Layout indices, Layout values, Layout out, int64_t axis) {
+  POPXL_ASSERT(t.dtype == values.dtype && t.dtype == out.dtype && t.shape == out.shape && indices.shape == values.shape,
+               "t {} indices {} values {} out {}", toString(t.shape), toString(indices.shape), toString(values.shape),
+               toString(out.shape));
+  return withContiguous({t, indices, values}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
+    return std::make_unique<Scatter>(layouts[0], layouts[1], axis);
+  });
+}
+
+KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> initial, Layout out, int64_t axis,
+                            ScatterReduction reduction) {
+  POPXL_ASSERT(data.dtype == out.dtype && data.shape == indices.shape, "data {} indices {}", toString(data.shape),
+               toString(indices.shape));
+  std::vector<Layout> ins = {data, indices};
+  if (initial) {
+    POPXL_ASSERT(initial->shape == out.shape && initial->dtype == out.dtype, "initial {} out {}",
+                 toString(initial->shape), toString(out.shape));
+    ins.push_back(*initial);
+  }
+  return withContiguous(ins, {out}, [&](const std::vector<Layout>& layouts) {
+    return dispatchNumber(out.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+      return std::make_unique<ScatterReduce<T>>(layouts[1], layouts.back(), initial.has_value(), axis, reduction);
+    });
+  });
+}
+
+KernelPtr makeOnehot(Layout indices, Layout values, Layout out, int64_t axis) {
+  Shape want = out.shape;
+  want.erase(want.begin() + axis);
+  POPXL_ASSERT(want == indices.shape && values.numElements() == 2 && values.dtype == out.dtype,
+               "indices {} values {} out {} axis {}", toString(indices.shape), toString(values.shape),
+               toString(out.shape), axis);
+  return withContiguous({indices, values}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
+    return std::make_unique<Onehot>(layouts[0], layouts[2], axis);
+  });
+}
+
+}  // namespace popxl::kernels
