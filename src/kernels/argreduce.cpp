@@ -1,0 +1,177 @@
+#include "kernels/argreduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/half.h"
+#include "kernels/rows.h"
+
+namespace popxl::kernels {
+namespace {
+
+template <typename T>
+auto valueOf(T value) {
+  if constexpr (std::is_same_v<T, Half>) {
+    return halfToFloat(value.bits);
+  } else {
+    return value;
+  }
+}
+
+template <typename V>
+bool isNan(V value) {
+  if constexpr (std::is_floating_point_v<V>) {
+    return std::isnan(value);
+  } else {
+    return false;
+  }
+}
+
+/// a before b in ascending order, NaN last.
+template <typename V>
+bool ascends(V a, V b) {
+  return isNan(b) ? !isNan(a) : a < b;
+}
+
+template <typename T>
+class ArgReduce : public Kernel {
+ public:
+  ArgReduce(const Layout& x, DType outType, bool largest)
+      : n_(x.shape.back()), chunks_(x.numElements() / std::max<int64_t>(n_, 1), 2 * n_), outType_(outType),
+        largest_(largest),
+        name_(fmt::format("{} {} {}", largest ? "argmax" : "argmin", nameOf(x.dtype), toString(x.shape))) {}
+  void run(std::span<std::byte* const> operands) const override {
+    parallelFor(chunks_.chunks, [&](int64_t chunk) {
+      for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
+        const T* const x = reinterpret_cast<const T*>(operands[0]) + row * n_;
+        const int64_t at = largest_ ? best(x, [](auto a, auto b) { return a > b; })
+                                    : best(x, [](auto a, auto b) { return a < b; });
+        writeNumber(outType_, operands[1], row, static_cast<double>(at));
+      }
+    });
+  }
+  std::string describe() const override { return name_; }
+
+ private:
+  template <typename Better>
+  int64_t best(const T* x, const Better& better) const {
+    int64_t at = 0;
+    auto most = valueOf(x[0]);
+    for (int64_t i = 1; i < n_ && !isNan(most); ++i) {
+      const auto value = valueOf(x[i]);
+      if (!better(value, most) && !isNan(value)) continue;
+      most = value;
+      at = i;
+    }
+    return at;
+  }
+
+  int64_t n_;
+  RowChunks chunks_;
+  DType outType_;
+  bool largest_;
+  std::string name_;
+};
+
+/// Positions begin ... end - 1 of each row in order: those of a top-k, or the one of a median.
+template <typename T>
+class OrderedRows : public Kernel {
+ public:
+  OrderedRows(const Layout& x, DType indexType, int64_t k, bool largest, bool median)
+      : n_(x.shape.back()), k_(k), chunks_(x.numElements() / std::max<int64_t>(n_, 1), 16 * n_),
+        indexType_(indexType), largest_(largest), median_(median),
+        name_(fmt::format("{} {} {}", median ? "median" : "top k", nameOf(x.dtype), toString(x.shape))) {}
+
+  void run(std::span<std::byte* const> operands) const override {
+    parallelFor(chunks_.chunks, [&](int64_t chunk) {
+      auto* const order = reinterpret_cast<int64_t*>(operands[3] + chunk * orderBytes());
+      for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
+        const T* const x = reinterpret_cast<const T*>(operands[0]) + row * n_;
+        T* const values = reinterpret_cast<T*>(operands[1]) + row * k_;
+        const int64_t* const chosen = arrange(x, order);
+        for (int64_t i = 0; i < k_; ++i) {
+          values[i] = x[chosen[i]];
+          writeNumber(indexType_, operands[2], row * k_ + i, static_cast<double>(chosen[i]));
+        }
+      }
+    });
+  }
+  int64_t scratchBytes() const override { return std::max<int64_t>(chunks_.chunks * orderBytes(), 64); }
+  std::string describe() const override { return name_; }
+
+ private:
+  int64_t orderBytes() const { return lines(n_ * static_cast<int64_t>(sizeof(int64_t))); }
+
+  /// Orders indices of x as far as needed; returns the first of those asked for.
+  const int64_t* arrange(const T* x, int64_t* order) const {
+    std::iota(order, order + n_, int64_t{0});
+    // Equal values go by index, so the order is total and the result unique.
+    const auto before = [&](int64_t a, int64_t b) {
+      const auto va = valueOf(x[a]), vb = valueOf(x[b]);
+      const bool less = largest_ ? ascends(vb, va) : ascends(va, vb);
+      if (less) return true;
+      const bool greater = largest_ ? ascends(va, vb) : ascends(vb, va);
+      return !greater && a < b;
+    };
+    if (!median_) {
+      std::partial_sort(order, order + k_, order + n_, before);
+      return order;
+    }
+    const int64_t middle = (n_ - 1) / 2;
+    std::nth_element(order, order + middle, order + n_, before);
+    return order + middle;
+  }
+
+  int64_t n_, k_;
+  RowChunks chunks_;
+  DType indexType_;
+  bool largest_, median_;
+  std::string name_;
+};
+
+KernelPtr makeArg(const Layout& x, const Layout& out, int64_t axis, bool largest) {
+  Shape reduced = x.shape;
+  reduced[static_cast<size_t>(axis)] = 1;
+  POPXL_ASSERT(out.shape == reduced && isInt(out.dtype) && x.shape[static_cast<size_t>(axis)] > 0,
+               "x {} axis {} out {} {}", toString(x.shape), axis, nameOf(out.dtype), toString(out.shape));
+  return withContiguous({axisLast(x, axis)}, {axisLast(out, axis)}, [&](const std::vector<Layout>& layouts) {
+    return dispatchNumber(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+      return std::make_unique<ArgReduce<T>>(layouts[0], out.dtype, largest);
+    });
+  });
+}
+
+KernelPtr makeOrdered(const Layout& x, const Layout& values, const Layout& indices, int64_t axis, bool largest,
+                      bool median) {
+  const auto d = static_cast<size_t>(axis);
+  Shape want = x.shape;
+  want[d] = values.shape[d];
+  POPXL_ASSERT(values.shape == want && indices.shape == want && values.dtype == x.dtype && isInt(indices.dtype) &&
+                   want[d] <= x.shape[d],
+               "x {} axis {} values {} indices {} {}", toString(x.shape), axis, toString(values.shape),
+               nameOf(indices.dtype), toString(indices.shape));
+  return withContiguous({axisLast(x, axis)}, {axisLast(values, axis), axisLast(indices, axis)},
+                        [&](const std::vector<Layout>& layouts) {
+    return dispatchNumber(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+      return std::make_unique<OrderedRows<T>>(layouts[0], indices.dtype, want[d], largest, median);
+    });
+  });
+}
+
+}  // namespace
+
+KernelPtr makeArgMax(Layout x, Layout out, int64_t axis) { return makeArg(x, out, axis, true); }
+KernelPtr makeArgMin(Layout x, Layout out, int64_t axis) { return makeArg(x, out, axis, false); }
+
+KernelPtr makeTopK(Layout x, Layout values, Layout indices, int64_t axis, bool largest) {
+  return makeOrdered(x, values, indices, axis, largest, false);
+}
+
+KernelPtr makeMedian(Layout x, Layout values, Layout indices, int64_t axis) {
+  POPXL_ASSERT(values.shape[static_cast<size_t>(axis)] == 1 && x.shape[static_cast<size_t>(axis)] > 0,
+               "median of {} into {}", toString(x.shape), toString(values.shape));
+  return makeOrdered(x, values, indices, axis, false, true);
+}
+
+}  // namespace popxl::kernels
