@@ -103,7 +103,8 @@ void selectTile(const TileStep& s, const TileContext& tile) {
   const T* b = slot<T>(tile, s.b);
   const T* c = slot<T>(tile, s.c);
   T* out = slot<T>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB, c += s.stepC) {
+  const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB, stepC = s.stepC;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB, c += stepC) {
 #pragma GCC ivdep
     for (int64_t j = 0; j < kBlock; ++j) {
       const T yes = b[j], no = c[j];

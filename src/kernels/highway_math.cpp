@@ -81,7 +81,8 @@ void sineTile(const TileStep& s, const TileContext& tile) {
   const D32 d32;
   const float* a = slot<float>(tile, s.a);
   float* out = slot<float>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA) {
+  const int64_t n = tile.n, stepA = s.stepA;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA) {
     float large[kBlock];
     for (size_t j = 0; j < kBlock; ++j) large[j] = a[j];
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
@@ -176,7 +177,8 @@ void powTile(const TileStep& s, const TileContext& tile) {
   const float* a = slot<float>(tile, s.a);
   const float* b = slot<float>(tile, s.b);
   float* out = slot<float>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB) {
+  const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB) {
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
       const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
       const V64 y = hn::PromoteTo(d, hn::LoadU(d32, b + j));

@@ -25,7 +25,8 @@ void vectorUnary(const TileStep& s, const TileContext& tile) {
   const hn::Rebind<R, decltype(d)> dr;
   const T* a = slot<T>(tile, s.a);
   R* out = slot<R>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA) {
+  const int64_t n = tile.n, stepA = s.stepA;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA) {
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
       hn::StoreU(Op::run(d, hn::LoadU(d, a + j)), dr, out + i + j);
     }
@@ -39,7 +40,8 @@ void vectorBinary(const TileStep& s, const TileContext& tile) {
   const T* a = slot<T>(tile, s.a);
   const T* b = slot<T>(tile, s.b);
   R* out = slot<R>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB) {
+  const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB) {
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
       hn::StoreU(Op::run(d, hn::LoadU(d, a + j), hn::LoadU(d, b + j)), dr, out + i + j);
     }
@@ -52,7 +54,8 @@ template <class T, class R, class Op>
 void plainUnary(const TileStep& s, const TileContext& tile) {
   const T* a = slot<T>(tile, s.a);
   R* out = slot<R>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA) {
+  const int64_t n = tile.n, stepA = s.stepA;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA) {
 #pragma GCC ivdep
     for (int64_t j = 0; j < kBlock; ++j) out[i + j] = Op::run(a[j]);
   }
@@ -63,7 +66,8 @@ void plainBinary(const TileStep& s, const TileContext& tile) {
   const T* a = slot<T>(tile, s.a);
   const T* b = slot<T>(tile, s.b);
   R* out = slot<R>(tile, s.dst);
-  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB) {
+  const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB) {
 #pragma GCC ivdep
     for (int64_t j = 0; j < kBlock; ++j) out[i + j] = Op::run(a[j], b[j]);
   }

@@ -56,7 +56,9 @@ class Compiler {
   void markUsed();
   void classify();
   void placeFixed();
-  void addConstant(int32_t id);
+  template <class T>
+  int32_t appendConstant(T value);
+  int32_t addConstant(const Node& n);
   void emit(int32_t id);
   TileStep makeStep(int32_t id);
   int32_t tileValue(int32_t id);
@@ -134,24 +136,29 @@ void Compiler::classify() {
   }
 }
 
-void Compiler::addConstant(int32_t id) {
-  const Node& n = node(id);
-  auto& bytes = program_.constants;
-  slots_[static_cast<size_t>(id)] = static_cast<int32_t>(program_.constantOffsets.size());
-  program_.constantOffsets.push_back(static_cast<int64_t>(bytes.size()));
-  const auto append = [&bytes](auto value) {
-    const size_t at = bytes.size();
-    bytes.resize(at + kBlock * sizeof(value));
-    for (size_t i = 0; i < kBlock; ++i) std::memcpy(bytes.data() + at + i * sizeof(value), &value, sizeof(value));
-  };
-  switch (n.type) {
-    case VType::kF32: return append(static_cast<float>(n.number));
-    case VType::kF64: return append(n.number);
-    case VType::kI32:
-    case VType::kU32: return append(static_cast<uint32_t>(n.integer));
-    case VType::kI64:
-    case VType::kU64: return append(n.integer);
+/// Appends a block full of `value`; returns its slot.
+template <class T>
+int32_t Compiler::appendConstant(T value) {
+  constexpr size_t kLine = sizeof(TileProgram::CacheLine);
+  const auto slot = static_cast<int32_t>(program_.constantOffsets.size());
+  program_.constantOffsets.push_back(static_cast<int64_t>(program_.constants.size() * kLine));
+  for (size_t line = 0; line < kBlock * sizeof(T) / kLine; ++line) {
+    TileProgram::CacheLine& bytes = program_.constants.emplace_back();
+    for (size_t i = 0; i < kLine; i += sizeof(T)) std::memcpy(bytes.bytes + i, &value, sizeof(T));
   }
+  return slot;
+}
+
+int32_t Compiler::addConstant(const Node& n) {
+  switch (n.type) {
+    case VType::kF32: return appendConstant(static_cast<float>(n.number));
+    case VType::kF64: return appendConstant(n.number);
+    case VType::kI32:
+    case VType::kU32: return appendConstant(static_cast<uint32_t>(n.integer));
+    case VType::kI64:
+    case VType::kU64: break;
+  }
+  return appendConstant(n.integer);
 }
 
 /// Slots of constants and uniforms, which come first.
@@ -159,16 +166,11 @@ void Compiler::placeFixed() {
   slots_.assign(nodes().size(), kNone);
   const auto count = static_cast<int32_t>(nodes().size());
   for (int32_t id = 0; id < count; ++id) {
-    if (extent(id) == Extent::kConstant && node(id).prim == Prim::kConst) addConstant(id);
+    if (extent(id) == Extent::kConstant && node(id).prim == Prim::kConst) {
+      slots_[static_cast<size_t>(id)] = addConstant(node(id));
+    }
   }
-  trueSlot_ = static_cast<int32_t>(program_.constantOffsets.size());
-  program_.constantOffsets.push_back(static_cast<int64_t>(program_.constants.size()));
-  const uint32_t one = 1;
-  for (int64_t i = 0; i < kBlock; ++i) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&one);
-    program_.constants.insert(program_.constants.end(), bytes, bytes + sizeof(one));
-  }
-  program_.constants.resize(program_.constants.size() + 64);  // for alignment
+  trueSlot_ = appendConstant(uint32_t{1});
   const auto constants = static_cast<int32_t>(program_.constantOffsets.size());
   POPXL_ASSERT(constants <= kMaxConstants, "{} constants", constants);
   int64_t offset = 0;

@@ -53,8 +53,12 @@ struct TileProgram {
     int32_t load = -1;  ///< index of a Load, or a step
   };
 
-  std::vector<std::byte> constants;      ///< blocks, 64-byte aligned from constantBase()
-  std::vector<int64_t> constantOffsets;  ///< slots 0 ... are constants
+  struct alignas(64) CacheLine {
+    std::byte bytes[64];
+  };
+
+  std::vector<CacheLine> constants;      ///< one or two lines a constant
+  std::vector<int64_t> constantOffsets;  ///< in bytes; slots 0 ... are constants
   std::vector<int64_t> uniformOffsets;   ///< then uniforms
   std::vector<int32_t> registers;        ///< then values in registers
   int32_t inputCount = 0;
@@ -70,7 +74,6 @@ struct TileProgram {
   std::vector<uint32_t> outputSlots;  ///< of expr.outputs(), dense tiles
 
   size_t slotCount() const { return constantOffsets.size() + uniformOffsets.size() + registers.size(); }
-  std::byte* constantBase() const;
 };
 
 /// `outputs` may be empty: then the values are read from outputSlots after each tile.

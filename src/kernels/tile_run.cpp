@@ -10,18 +10,14 @@ constexpr int64_t roundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to
 
 /// Pointers of constants and uniforms; they do not change during a run.
 void setFixedSlots(const TileProgram& p, std::byte** slots, std::byte* uniforms) {
-  std::byte* constants = p.constantBase();
+  // Steps only read constants.
+  auto* constants = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(p.constants.data()));
   size_t slot = 0;
   for (const int64_t offset : p.constantOffsets) slots[slot++] = constants + offset;
   for (const int64_t offset : p.uniformOffsets) slots[slot++] = uniforms + offset;
 }
 
 }  // namespace
-
-std::byte* TileProgram::constantBase() const {
-  const auto address = reinterpret_cast<uintptr_t>(constants.data());
-  return const_cast<std::byte*>(constants.data()) + ((64 - address % 64) % 64);
-}
 
 TileInvocation::TileInvocation(const TileProgram& program, std::byte* const* operands, UniformBuffer& uniforms)
     : program_(program), operands_(operands), inputs_(static_cast<size_t>(program.inputCount)), uniforms_(uniforms) {
