@@ -195,6 +195,12 @@ class Fuser {
       g->operands.insert(t);
     }
     g->ops.emplace_back(n, &op);
+    for (const int32_t i : op.def().alsoModifies) {
+      const ir::Tensor* t = op.input(static_cast<size_t>(i));
+      if (t == nullptr) continue;
+      g->owned.insert(storages_.at(t).buffer);
+      ownerOf_[storages_.at(t).buffer] = g;
+    }
     for (const ir::Tensor* t : op.outputs()) {
       g->values.insert(t);
       const int32_t buffer = storages_.at(t).buffer;

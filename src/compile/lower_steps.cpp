@@ -96,7 +96,24 @@ void GraphLowering::reuseDyingOperand(const ir::Tensor* result, const std::vecto
   }
 }
 
+/// Operands that the op changes before its arithmetic reads them.
+void GraphLowering::lowerUpdate(const ir::Op& op) {
+  if (op.def().update == nullptr) return;
+  for (const int32_t operand : op.def().alsoModifies) {
+    const ir::Tensor* t = op.input(static_cast<size_t>(operand));
+    if (t == nullptr) continue;
+    kernels::ElementwiseSpec spec;
+    const kernels::Val old = kernels::input(spec.expr, 0, kernels::computeType(t->dtype()));
+    spec.expr.outputs() = {op.def().update(old).id};
+    spec.space = t->shape();
+    spec.inputs = {storages_.at(t).layout};
+    spec.outputs = spec.inputs;
+    emitKernel(kernels::makeElementwise(std::move(spec)), {refOf(t), refOf(t)}, {&op});
+  }
+}
+
 void GraphLowering::lowerElementwise(const Step& step) {
+  for (const ir::Op* op : step.ops) lowerUpdate(*op);
   GroupExpr group;
   for (const ir::Op* op : step.ops) group.add(*op);
   const std::vector<const ir::Tensor*> stored = storedResults(step);

@@ -46,6 +46,7 @@ class GraphLowering {
   // lower_steps.cpp
   void lowerStep(const Step& step);
   void lowerElementwise(const Step& step);
+  void lowerUpdate(const ir::Op& op);
   std::vector<const ir::Tensor*> storedResults(const Step& step) const;
   void reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands);
   void lowerReduction(const ir::Op& op);

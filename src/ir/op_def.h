@@ -68,6 +68,8 @@ using ViewFn = bool (*)(const Op& op, const Layout& input, View& out);
 class ExprContext;
 /// The arithmetic of an elementwise op, written once over symbolic values.
 using ExprFn = void (*)(ExprContext& ctx);
+/// The new value of an element that an op changes on the way.
+using UpdateFn = kernels::Val (*)(kernels::Val old);
 
 /// Layouts for which a kernel is to be made; inputs absent (optional) have rank -1 flagged by `present`.
 struct KernelContext {
@@ -113,9 +115,9 @@ struct OpDef {
   // Effects.
   bool random = false;           ///< a pure function of its seed operand, but never merged
   bool sideEffect = false;       ///< never removed: host_store, print, ...
-  /// With `alsoModifies`: before the op's own arithmetic runs (which then reads the new value), every element of those
-  /// operands becomes what this gives over their own shape.
-  ExprFn update = nullptr;
+  /// With `alsoModifies`: what every element of those operands becomes before the op's own arithmetic runs, which then reads
+  /// the new values.
+  UpdateFn update = nullptr;
   /// With an in-place variant: its result names the operands' memory for the ambiguity check (all variadic ones), but is
   /// computed into memory of its own.
   bool inplaceCopies = false;

@@ -178,7 +178,7 @@ void adamUpdater(Defs& defs) {
   def.infer = inferAdamUpdater;
   def.visibility = Visibility::kManual;
   def.alsoModifies = {kStep};
-  def.update = [](ExprContext& c) { c.out(c.in(kStep) + 1.0); };
+  def.update = [](Val step) { return step + 1.0; };
   def.expr = adamUpdaterExpr;
   defs.push_back(def);
 }
