@@ -151,7 +151,8 @@ inline void runKernel(const kernels::Kernel& kernel, std::vector<std::byte*> ope
 
 /// Tolerance of a sum of `terms` products that are at most 1, computed in `compute` and rounded to `out`.
 inline double toleranceOf(DType in, DType out, int64_t terms, double value) {
-  const double sum = std::sqrt(static_cast<double>(terms) + 1) * 4 + std::fabs(value) * 8;
+  const double sum =
+      4 + static_cast<double>(terms) * 0.2 + std::sqrt(static_cast<double>(terms)) * 2 + std::fabs(value) * 8;
   double bound = in == DType::kFloat64 ? sum * 1e-15 : sum * 3e-7;
   if (out == DType::kFloat16) bound += std::fabs(value) * 4.9e-4 + 3e-8;
   return bound;
