@@ -13,27 +13,6 @@ namespace {
 
 constexpr int64_t kMaxListed = 16;  // elements of data that are written one by one
 
-std::string attrText(const Attr& value) {
-  struct Visitor {
-    std::string operator()(std::monostate) const { return "none"; }
-    std::string operator()(int64_t v) const { return fmt::format("{}", v); }
-    std::string operator()(double v) const { return floatText(v); }
-    std::string operator()(bool v) const { return v ? "true" : "false"; }
-    std::string operator()(const std::string& v) const { return quoted(v); }
-    std::string operator()(DType v) const { return std::string(nameOf(v)); }
-    std::string operator()(const Graph* v) const { return graphText(v->id()); }
-    std::string operator()(const std::vector<int64_t>& v) const {
-      return fmt::format("[{}]", fmt::join(v, ", "));
-    }
-    std::string operator()(const std::vector<double>& v) const {
-      std::string out;
-      for (const double x : v) out += (out.empty() ? "" : ", ") + floatText(x);
-      return '[' + out + ']';
-    }
-  };
-  return std::visit(Visitor{}, value);
-}
-
 bool sameAttr(const Attr& a, const Attr& b) {
   if (a.index() != b.index()) return false;
   // By text, so that NaNs and signed zeros compare by their bits.

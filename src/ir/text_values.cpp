@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "base/half.h"
+#include "ir/graph.h"
 
 namespace popxl::ir {
 namespace {
@@ -190,6 +191,27 @@ std::string typeText(const TensorType& type) {
   std::string text = fmt::format("{} {}", nameOf(type.dtype), toString(type.shape));
   if (!type.metaShape.empty()) text += fmt::format(" meta {}", toString(type.metaShape));
   return text;
+}
+
+std::string attrText(const Attr& value) {
+  struct Visitor {
+    std::string operator()(std::monostate) const { return "none"; }
+    std::string operator()(int64_t v) const { return fmt::format("{}", v); }
+    std::string operator()(double v) const { return floatText(v); }
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(const std::string& v) const { return quoted(v); }
+    std::string operator()(DType v) const { return std::string(nameOf(v)); }
+    std::string operator()(const Graph* v) const { return graphText(v->id()); }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      return fmt::format("[{}]", fmt::join(v, ", "));
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      std::string out;
+      for (const double x : v) out += (out.empty() ? "" : ", ") + floatText(x);
+      return '[' + out + ']';
+    }
+  };
+  return std::visit(Visitor{}, value);
 }
 
 std::string locText(const Loc& loc) {

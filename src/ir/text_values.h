@@ -22,6 +22,8 @@ std::string graphText(std::string_view id);
 bool isNameChar(char c);
 
 std::string typeText(const TensorType& type);
+/// The value of an attribute; equal texts mean equal bits.
+std::string attrText(const Attr& value);
 std::string locText(const Loc& loc);
 std::string_view tileSetText(TileSet t);
 std::string_view contextText(ExecutionContext c);

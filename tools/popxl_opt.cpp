@@ -1,0 +1,144 @@
+// Reads a program as text, runs passes on it, verifies it and prints it. What it prints is read back and
+// compared.
+
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "ops/ops.h"
+#include "passes/pass_runner.h"
+
+namespace {
+
+using namespace popxl;
+
+constexpr std::string_view kUsage = R"(usage: popxl-opt [options] [FILE]
+
+Reads the text form of a program from FILE or from standard input, runs passes and prints the result.
+
+  --pass=NAME,NAME   run these passes, in this order
+  --verify           verify the program as it was read, too (after a pass it always is)
+  --no-loc           print without the locations in the user's program
+  --elide=BYTES      print data above this size as its size only (such a text can't be read back)
+  --split-input      the input holds several programs, separated by lines `// -----`; an error of one is printed
+  --quiet            print nothing
+  --list-passes      print what passes there are
+)";
+
+struct Arguments {
+  std::vector<std::string> passes;
+  std::string file = "-";
+  ir::PrintOptions print;
+  bool verify = false, split = false, quiet = false, list = false;
+};
+
+std::vector<std::string> splitAt(std::string_view text, std::string_view separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const size_t at = text.find(separator);
+    parts.emplace_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + separator.size());
+  }
+}
+
+Arguments readArguments(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with("--pass=")) {
+      for (std::string& name : splitAt(argument.substr(7), ",")) out.passes.push_back(std::move(name));
+    } else if (argument.starts_with("--elide=")) {
+      out.print.elideDataAbove = std::stoll(std::string(argument.substr(8)));
+    } else if (argument == "--verify") {
+      out.verify = true;
+    } else if (argument == "--no-loc") {
+      out.print.locations = false;
+    } else if (argument == "--split-input") {
+      out.split = true;
+    } else if (argument == "--quiet") {
+      out.quiet = true;
+    } else if (argument == "--list-passes") {
+      out.list = true;
+    } else if (argument == "--help") {
+      std::fputs(kUsage.data(), stdout);
+      std::exit(0);
+    } else if (argument.starts_with("-") && argument != "-") {
+      fail(ErrorKind::kValue, "there is no option {}\n{}", argument, kUsage);
+    } else {
+      out.file = argument;
+    }
+  }
+  return out;
+}
+
+std::string readAll(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorKind::kValue, "can't read {}: {}", path, std::strerror(errno));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The printed text, read back: it must be accepted and print the same.
+void checkIdentity(const ir::Ir& program, const ir::PrintOptions& options) {
+  const std::string once = ir::print(program, options);
+  const std::string twice = ir::print(*ir::parse(once, ops::table()), options);
+  if (once != twice)
+    throw InternalError("what was printed reads back differently:\n" + once + "\nand\n" + twice);
+}
+
+void process(const std::string& text, const Arguments& arguments) {
+  const auto program = ir::parse(text, ops::table());
+  if (arguments.verify) ir::verify(*program);
+  for (const std::string& name : arguments.passes) passes::runPass(name, *program);
+  const bool complete = arguments.print.elideDataAbove == ir::PrintOptions{}.elideDataAbove;
+  if (complete) checkIdentity(*program, arguments.print);
+  if (!arguments.quiet) std::cout << ir::print(*program, arguments.print);
+}
+
+int run(const Arguments& arguments) {
+  if (arguments.list) {
+    for (const passes::Pass& pass : passes::allPasses())
+      std::cout << fmt::format("{:<16} {}\n", pass.name, pass.doc);
+    return 0;
+  }
+  const std::string text = readAll(arguments.file);
+  if (!arguments.split) {
+    process(text, arguments);
+    return 0;
+  }
+  bool first = true;
+  for (const std::string& part : splitAt(text, "// -----\n")) {
+    if (!first && !arguments.quiet) std::cout << "// -----\n";
+    first = false;
+    try {
+      process(part, arguments);
+    } catch (const Error& error) {
+      std::cout << "error: " << error.what() << '\n';
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(readArguments(argc, argv));
+  } catch (const Error& error) {
+    std::cerr << "popxl-opt: " << error.what() << '\n';
+    return 1;
+  } catch (const std::exception& error) {
+    std::cerr << "popxl-opt: internal error: " << error.what() << '\n';
+    return 2;
+  }
+}
