@@ -1,0 +1,1 @@
+"""Names of the core as lower-level programs know them."""

@@ -1,0 +1,421 @@
+"""Sessions: programs compiled and run."""
+
+import numbers
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from popxl import _core, dtypes
+from popxl.ir import Ir
+from popxl.streams import DeviceToHostStream, HostToDeviceStream
+from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
+from popxl.utils import _popxl_to_numpy, _to_device_info, to_numpy
+
+from popart.dataflow import PyStepIO  # isort: skip
+from popart.device import DeviceInfo  # isort: skip
+from popart.inference_session import InferenceSession  # isort: skip
+
+d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
+h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
+StreamBufferMaps = Union[h2dStreamBufferMaps, d2hStreamBufferMaps]
+_FLOAT8 = (dtypes.float8_143, dtypes.float8_152)
+
+
+class Session:
+    """A compiled program.
+
+    Inside `with session:` it is attached to a device, has its variables there, and runs. Contexts may be nested and
+    entered again; the variables keep their values.
+    """
+
+    def __init__(
+        self, ir: Ir, device_desc: Union[str, DeviceInfo] = "cpu", weights_to_host_on_exit: bool = True
+    ) -> None:
+        """Compiles a program.
+
+        Args:
+            ir: The program.
+            device_desc: "cpu", "ipu_model", "ipu_hw" or a device. All run on the CPU. With a device that is attached the
+                session is attached at once and has its variables.
+            weights_to_host_on_exit: Whether variables are copied to the host when the outermost context ends. Always off
+                when the program has a variable over a read-only `np.memmap`.
+
+        Raises:
+            popart_exception: Ops change a tensor and read it in no defined order.
+            ValueError: There is no such device.
+        """
+        from popxl._dot import write_checkpoint
+
+        self._user_ir = ir
+        self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._has_read_only_memmap
+        if weights_to_host_on_exit and ir._has_read_only_memmap:
+            _core.log_info("Weights are not copied to the host: the Ir has a variable over a read-only np.memmap.")
+        if isinstance(device_desc, DeviceInfo):
+            self._device = device_desc
+        else:
+            self._device = _to_device_info(device_desc, self._num_ipus())
+        self._was_attached: List[bool] = []
+        self._compiled: Optional[Ir] = None
+        ir._pb_ir.logIr()
+        self._pb_session = InferenceSession.fromIr(ir=ir._pb_ir, deviceInfo=self._device)
+        self._pb_session.prepareDevice()
+        ir._sessions.add(self)
+        write_checkpoint(ir, "Final")
+        if self.is_attached:
+            self.weights_from_host()
+
+    def _num_ipus(self) -> int:
+        """Devices that the program asks for: those that its ops name, for each replica, up to the next power of two."""
+        used = [op.getVirtualGraphId() for graph in self._user_ir._pb_ir.getAllGraphs() for op in graph.getOps()]
+        wanted = (max(used, default=0) + 1) * self._user_ir.instance_replication_factor
+        return 1 << (max(1, wanted) - 1).bit_length()
+
+    @property
+    def ir(self) -> Ir:
+        """The program that the session was made of."""
+        return self._user_ir
+
+    @property
+    def ir_(self) -> Ir:
+        """The program as it was compiled."""
+        engine = self._pb_session._engine
+        if engine is None:
+            return self._user_ir
+        if self._compiled is None:
+            self._compiled = Ir._wrap(engine.compiled_ir)
+        return self._compiled
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the session is attached to a device and can run."""
+        return self._device.isAttached
+
+    @property
+    def _host_is_behind(self) -> bool:
+        return self._pb_session._host_is_behind
+
+    def memory(self) -> "_core.MemoryReport":
+        """The memory that the session takes while attached; known before it is.
+
+        Raises:
+            popart_runtime_error: The session is not compiled.
+        """
+        if self._pb_session._engine is None:
+            raise _core.popart_runtime_error("The session is not compiled, so its memory is not known.")
+        return self._pb_session._engine.memory()
+
+    def _require_attached(self, what: str) -> None:
+        if not self.is_attached:
+            raise ValueError(f"{what} needs an attached session; put the call inside `with session:`.")
+
+    def _set_device(self, device: DeviceInfo) -> None:
+        """Uses another device, of the kind and number that the session was compiled for."""
+        self._device = device
+        self._pb_session._set_device(device)
+
+    def run(
+        self, inputs: Optional[h2dStreamBufferMaps] = None, downcast_inputs: bool = True
+    ) -> Dict[DeviceToHostStream, np.ndarray]:
+        """Runs the program once, with new arrays for its outputs.
+
+        Args:
+            inputs: As for `run_with_outputs`.
+            downcast_inputs: As for `run_with_outputs`.
+
+        Returns:
+            An array for each stream to the host that the program writes, as `create_host_outputs` describes them.
+
+        Raises:
+            ValueError: As for `run_with_outputs`.
+        """
+        self._require_attached("Session.run")
+        outputs = self.create_host_outputs()
+        self.run_with_outputs(inputs, outputs, downcast_inputs)
+        return outputs
+
+    def run_with_outputs(
+        self,
+        inputs: Optional[h2dStreamBufferMaps] = None,
+        outputs: Optional[d2hStreamBufferMaps] = None,
+        downcast_inputs: bool = True,
+    ) -> None:
+        """Runs the program once and fills arrays with its outputs.
+
+        Args:
+            inputs: For each stream from the host that the program reads, its data: an array, a PyTorch tensor, nested
+                lists or a number, of shape (num_host_transfers, instance_replication_factor, *stream.shape) without the
+                first or second dimension where it is 1. More transfers than the program takes may be there.
+            outputs: For each stream to the host that the program writes, an array of such a shape, to be filled.
+            downcast_inputs: Whether 64-bit inputs become 32-bit.
+
+        Raises:
+            ValueError: The session is not attached, streams are missing or not expected, or a shape does not fit.
+            TypeError: A dtype does not fit.
+        """
+        self._require_attached("Session.run_with_outputs")
+        given = {stream: self._to_input(stream, data, downcast_inputs) for stream, data in (inputs or {}).items()}
+        outputs = outputs or {}
+        self._validate_run_inputs(given)
+        self._validate_run_outputs(outputs)
+        for stream, array in outputs.items():
+            _check_output(stream, array)
+        self._pb_session.run(
+            PyStepIO(
+                {stream.tensor_id: array for stream, array in given.items()},
+                {stream.tensor_id: array for stream, array in outputs.items()},
+            )
+        )
+
+    def _to_input(self, stream: Any, data: HostScalarTensor, downcast: bool) -> np.ndarray:
+        """The data of an input as an array of the stream's dtype."""
+        if not isinstance(stream, HostToDeviceStream):
+            return np.asarray(data)  # reported with the other streams that are not expected
+        wanted = stream.dtype.as_numpy()
+        if stream.dtype in _FLOAT8:
+            array = np.asarray(data) if not isinstance(data, np.ndarray) else data
+            if array.dtype not in (wanted, np.uint8):
+                raise TypeError(
+                    f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}; convert it with "
+                    "popxl.fp8_utils.host_pow2scale_cast_to_fp8."
+                )
+            return array.view(wanted)
+        array = data if isinstance(data, np.memmap) else to_numpy(data, downcast=downcast, copy=False)
+        if array.dtype == wanted:
+            return array
+        with np.errstate(invalid="ignore"):
+            converted = array.astype(wanted)
+        exact = array.dtype.kind in "iub" and wanted.kind in "iub" and np.array_equal(converted, array)
+        literal = not isinstance(data, np.ndarray) and not hasattr(data, "detach")
+        lossless = literal and np.array_equal(converted.astype(array.dtype), array)
+        if exact or lossless or (np.can_cast(array.dtype, wanted, "same_kind") and not array.dtype.kind == "b"):
+            return converted
+        raise TypeError(f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}.")
+
+    def weights_from_host(self) -> None:
+        """Copies all variables from the host to the device.
+
+        Raises:
+            ValueError: The session is not attached.
+        """
+        self._require_attached("Session.weights_from_host")
+        self._pb_session.weightsFromHost()
+
+    def weights_to_host(self) -> None:
+        """Copies all variables from the device to the host; the files of those over a `np.memmap` are written.
+
+        Raises:
+            ValueError: The session is not attached.
+            RuntimeError: A variable is over a read-only `np.memmap`.
+        """
+        if self._user_ir._has_read_only_memmap:
+            raise RuntimeError("Weights can't be copied to the host: the Ir has a variable over a read-only np.memmap.")
+        self._require_attached("Session.weights_to_host")
+        self._pb_session.weightsToHost()
+        for memmap in self._user_ir._memmaps.values():
+            memmap.flush()
+
+    def expected_inputs(self) -> List[HostToDeviceStream]:
+        """The streams from the host that `run` needs data for: those that some `host_load` reads."""
+        return _in_order(self._user_ir.get_all_h2d_streams())
+
+    def _expected_outputs(self) -> List[DeviceToHostStream]:
+        return _in_order(self._user_ir.get_all_d2h_streams())
+
+    def get_tensor_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+        """The value of a variable or constant.
+
+        Args:
+            tensor: The variable or constant.
+
+        Returns:
+            As for `get_tensors_data`.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        return self.get_tensors_data([tensor])[tensor]
+
+    def get_tensors_data(
+        self, tensors: Iterable[Union[Variable, Constant]]
+    ) -> Dict[Union[Constant, Variable], np.ndarray]:
+        """The values of variables and constants.
+
+        Inside the session's context, variables are copied from the device first if the program ran since they last were.
+        Outside, the host's values are returned.
+
+        Args:
+            tensors: The variables and constants.
+
+        Returns:
+            For each an array of shape `shape_on_host`: a copy, or the `np.memmap` that the variable was made of. With
+            retrieval mode "all_replicas" and groups of several replicas, one value for each replica.
+
+        Raises:
+            TypeError: One is neither.
+        """
+        tensors = list(tensors)
+        for tensor in tensors:
+            if not isinstance(tensor, (Constant, Variable)):
+                raise TypeError(f"{tensor} is not of type Constant or Variable; only these have data to be read.")
+        if self.is_attached and self._host_is_behind and any(isinstance(t, Variable) for t in tensors):
+            self.weights_to_host()
+        return {tensor: self._host_data(tensor) for tensor in tensors}
+
+    def _host_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
+        data = _popxl_to_numpy(tensor)
+        if isinstance(data, np.memmap):
+            return data
+        if isinstance(tensor, Variable) and tensor.retrieval_mode == "all_replicas":
+            grouping = tensor.replica_grouping
+            if grouping.group_size > 1:
+                rows = data if grouping.num_groups > 1 else data[np.newaxis]
+                return rows[grouping.assignment]
+        return data.copy()
+
+    def write_variable_data(self, tensor: Variable, data: np.ndarray) -> None:
+        """Sets the value of a variable.
+
+        Args:
+            tensor: The variable.
+            data: As for `write_variables_data`.
+
+        Raises:
+            TypeError: As for `write_variables_data`.
+            ValueError: As for `write_variables_data`.
+        """
+        self.write_variables_data({tensor: data})
+
+    def write_variables_data(self, tensors: Dict[Variable, np.ndarray]) -> None:
+        """Sets the values of variables, on the host and, if the session is attached, on the device.
+
+        Args:
+            tensors: For each variable an array of its dtype and of shape `shape_on_host`, or a number.
+
+        Raises:
+            TypeError: A tensor is no variable, or a dtype differs. Nothing has changed then.
+            ValueError: A shape differs, or the variable is over a read-only `np.memmap`. Nothing has changed then.
+            NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
+        """
+        arrays = {tensor: _checked_value(tensor, data) for tensor, data in tensors.items()}
+        if arrays and self.is_attached and self._host_is_behind:
+            self.weights_to_host()  # the variables that are not written keep what the device has
+        for tensor, array in arrays.items():
+            _popxl_to_numpy(tensor)[...] = array
+        if self.is_attached:
+            self.weights_from_host()
+
+    def create_host_outputs(self) -> Dict[DeviceToHostStream, np.ndarray]:
+        """Makes arrays for `run_with_outputs`.
+
+        Returns:
+            For each stream to the host that the program writes, an uninitialised array of shape
+            (num_host_transfers, instance_replication_factor, *stream.shape) without the first or second dimension where
+            it is 1.
+        """
+        return {
+            stream: np.empty(self._lead() + stream.shape, dtype=stream.dtype.as_numpy())
+            for stream in self._expected_outputs()
+        }
+
+    def _lead(self) -> Tuple[int, ...]:
+        """The dimensions in front of a stream's shape."""
+        lead = (self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor)
+        return tuple(n for n in lead if n > 1)
+
+    def _validate_run_inputs(self, inputs: Mapping[Any, np.ndarray]) -> None:
+        self._validate_streams("input", inputs, self.expected_inputs())
+
+    def _validate_run_outputs(self, outputs: Mapping[Any, np.ndarray]) -> None:
+        self._validate_streams("output", outputs, self._expected_outputs())
+
+    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], expected: List[Any]) -> None:
+        unexpected = [str(stream) for stream in given if stream not in expected]
+        missing = [str(stream) for stream in expected if stream not in given]
+        if unexpected or missing:
+            raise ValueError(f"The {what} streams do not match the program's. Unexpected: {unexpected}. Missing: {missing}.")
+        for stream, array in given.items():
+            self._check_shape(what, stream, array)
+
+    def _check_shape(self, what: str, stream: Any, array: np.ndarray) -> None:
+        transfers, replicas = self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor
+        lead = self._lead()
+        full = lead + stream.shape
+        place = f"The array for {what} stream {stream.tensor_id} has shape {array.shape}; expected is {full}"
+        if array.ndim < len(lead):
+            raise ValueError(f"{place}.")
+        if transfers > 1 and array.shape[0] < transfers:
+            raise ValueError(f"{place}: its first dimension must be at least num_host_transfers, {transfers}.")
+        if replicas > 1 and array.shape[len(lead) - 1] != replicas:
+            raise ValueError(f"{place}: dimension {len(lead) - 1} must be the replication factor, {replicas}.")
+        rest = array.shape[len(lead) :]
+        # Where all dimensions of a tensor have size 1, any number of them will do.
+        if rest != stream.shape and not (set(rest) | set(stream.shape) <= {1}):
+            raise ValueError(f"{place}.")
+
+    def __enter__(self) -> "Session":
+        """Attaches the session, and copies the variables to the device if it was not attached.
+
+        Raises:
+            popart_runtime_error: The device is not of the kind and number that the session was compiled for.
+        """
+        was_attached = self.is_attached
+        self._was_attached.append(was_attached)
+        if was_attached:
+            return self
+        try:
+            if not (self._device.attach() or self._device.tryAttachUntilTimeout()):
+                raise RuntimeError(f"{self._device} can't be attached.")
+            self.weights_from_host()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, exc_tb: Any) -> None:
+        """Ends what `__enter__` began: where that attached the session, copies the variables to the host, unless an
+        exception ends the block or the session was told not to, and detaches."""
+        try:
+            if not self._was_attached[-1] and exc_type is None and self.weights_to_host_on_exit:
+                self.weights_to_host()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self._was_attached.pop():
+            self._device.detach()
+            self._pb_session._release()
+
+
+def _in_order(streams: Iterable[Any]) -> List[Any]:
+    return sorted(streams, key=lambda stream: stream.tensor_id)
+
+
+def _check_output(stream: DeviceToHostStream, array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"The output for stream {stream.tensor_id} must be an array to be filled, not {type(array)}.")
+    wanted = stream.dtype.as_numpy()
+    if array.dtype != wanted and not (stream.dtype in _FLOAT8 and array.dtype == np.uint8):
+        raise TypeError(f"The array for stream {stream.tensor_id} must be {wanted}, not {array.dtype}.")
+    if not array.flags.writeable:
+        raise ValueError(f"The array for stream {stream.tensor_id} is read-only and can't be filled.")
+
+
+def _checked_value(tensor: Variable, data: Any) -> np.ndarray:
+    """The new value of a variable, once it is known to fit."""
+    if not isinstance(tensor, Variable):
+        name = tensor.id if isinstance(tensor, Tensor) else repr(tensor)
+        raise TypeError(f"Tensor {name} is not of type Variable; only variables can be written.")
+    if isinstance(data, numbers.Number) and tensor.dtype not in _FLOAT8:
+        data = np.asarray(data).astype(tensor.dtype.as_numpy())
+    if not isinstance(data, np.ndarray):
+        data = to_numpy(data, None if tensor.dtype in _FLOAT8 else tensor.dtype, copy=False)
+    if data.dtype != tensor.dtype.as_numpy():
+        raise TypeError(f"The data for variable {tensor.id} must be {tensor.dtype.as_numpy()}, not {data.dtype}.")
+    if data.shape != tensor.shape_on_host:
+        raise ValueError(f"The data for variable {tensor.id} must have shape {tensor.shape_on_host}, not {data.shape}.")
+    if tensor.retrieval_mode == "all_replicas" and tensor.replica_grouping.group_size > 1:
+        raise NotImplementedError(f'Variable {tensor.id} has retrieval mode "all_replicas" and can\'t be written.')
+    memmap = tensor._memmap_arr
+    if memmap is not None and not memmap.flags.writeable:
+        raise ValueError(f"Variable {tensor.id} is over a read-only np.memmap and can't be written.")
+    return data
