@@ -79,6 +79,9 @@ struct VariableSettings {
   std::vector<int32_t> groupOf;
   int64_t numGroups = 1;
   bool retrieveAllReplicas = false;
+  int64_t remoteBuffer = 0;  ///< id of the remote buffer that keeps the variable; 0: none
+  int64_t remoteEntry = 0;
+  bool sharded = false;      ///< the buffer keeps shards, one a replica
 };
 
 }  // namespace popxl::ir
