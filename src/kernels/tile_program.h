@@ -119,9 +119,9 @@ class TileRunner {
  public:
   TileRunner(const TileInvocation& invocation, TileBuffer& buffer);
 
-  /// Positions [start, start + n), n at most program().tile; operands are used in place where n is a multiple of kBlock
-  /// (and `inPlace`). Reduction reads value() afterwards: n elements, padded to a block.
-  void run(int64_t start, int64_t n, bool inPlace = true);
+  /// Positions [start, start + n), n at most program().tile; operands are used in place where n is a multiple of
+  /// kBlock. Reductions read value() afterwards: n elements.
+  void run(int64_t start, int64_t n);
   const std::byte* value(size_t output) const { return slots_[invocation_.program().outputSlots[output]]; }
 
  private:

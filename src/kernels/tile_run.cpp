@@ -75,14 +75,15 @@ void TileRunner::load(const TileProgram::Load& load, int64_t start, int64_t n, b
   });
   slots_[load.slot] = target;
   // Defined values in the padding: the steps run over it.
-  if (const int64_t padded = roundUp(n, kBlock); padded != n) {
+  if (const int64_t padded = roundUp(n, kBlock); padded != n && target == home(load.slot)) {
     std::memset(target + n * valueBytes, 0, static_cast<size_t>((padded - n) * valueBytes));
   }
 }
 
-void TileRunner::run(int64_t start, int64_t n, bool inPlace) {
+void TileRunner::run(int64_t start, int64_t n) {
   const TileProgram& p = invocation_.program();
-  inPlace = inPlace && n % kBlock == 0;
+  // Steps run over whole blocks; loads alone may stop anywhere.
+  const bool inPlace = n % kBlock == 0 || p.body.size() == p.loads.size();
   for (size_t i = 0; i < p.stores.size(); ++i) {
     const TileProgram::Store& store = p.stores[i];
     if (!store.inPlace) continue;

@@ -1,0 +1,209 @@
+#include "kernels/reduce_fold.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/parallel.h"
+
+namespace popxl::kernels {
+namespace {
+
+constexpr int64_t kRowSegment = 8192;    ///< elements of a row that one item folds
+constexpr int64_t kColumnSegment = 256;  ///< rows that one vector of sums takes
+constexpr int64_t kColumnBlock = 4096;   ///< columns that one item takes
+constexpr int64_t kItemElements = kSerialElements / 2;
+
+constexpr int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+FoldKernel::FoldKernel(const Expr& expr, Fold fold, const Shape& space, const std::vector<Layout>& inputs,
+                       const std::vector<int64_t>& axes) {
+  POPXL_ASSERT(expr.outputs().size() == 1, "{} outputs", expr.outputs().size());
+  for (const Node& n : expr.nodes()) POPXL_ASSERT(n.prim != Prim::kPhilox, "random bits in a reduction");
+  const VType type = expr.nodes()[static_cast<size_t>(expr.outputs()[0])].type;
+  ops_ = &foldOps(fold, type);
+  size_ = sizeOf(type);
+  std::vector<bool> isReduced(space.size(), false);
+  for (const int64_t axis : axes) isReduced[static_cast<size_t>(axis)] = space[static_cast<size_t>(axis)] != 1;
+  plan(space, isReduced);
+  Shape walked;
+  for (const int64_t d : order_) walked.push_back(space[static_cast<size_t>(d)]);
+  std::vector<TileOperand> operands;
+  for (const Layout& l : inputs) {
+    const Strides all = broadcastStrides(l.shape, l.strides, space);
+    TileOperand& operand = operands.emplace_back(TileOperand{l.dtype, {}});
+    for (const int64_t d : order_) operand.strides.push_back(all[static_cast<size_t>(d)]);
+  }
+  program_ = compileTiles(expr, walked, operands, {});
+}
+
+/// Puts reduced dimensions last, or before the innermost kept ones where these are long enough for vectors.
+void FoldKernel::plan(const Shape& space, const std::vector<bool>& isReduced) {
+  const auto rank = static_cast<int64_t>(space.size());
+  for (int64_t d = 0; d < rank; ++d) {
+    (isReduced[static_cast<size_t>(d)] ? reduced_ : outer_) *= space[static_cast<size_t>(d)];
+  }
+  int64_t trailing = rank;
+  int64_t columns = 1;
+  while (trailing > 0 && !isReduced[static_cast<size_t>(trailing - 1)]) {
+    columns *= space[static_cast<size_t>(--trailing)];
+  }
+  if (columns < kBlock && (columns == 1 || reduced_ > kShortRow)) {
+    trailing = rank;
+    columns = 1;
+  }
+  const int64_t kept = outer_;
+  columns_ = columns;
+  outer_ = columns == 0 ? 0 : kept / columns;
+  segments_ = std::max<int64_t>(1, ceilDiv(reduced_, columns_ == 1 ? kRowSegment : kColumnSegment));
+  columnBlocks_ = std::max<int64_t>(1, ceilDiv(columns_, kColumnBlock));
+  for (const bool pass : {false, true}) {
+    for (int64_t d = 0; d < trailing; ++d) {
+      if (isReduced[static_cast<size_t>(d)] == pass) order_.push_back(d);
+    }
+  }
+  for (int64_t d = trailing; d < rank; ++d) order_.push_back(d);
+  resultStrides_.assign(space.size(), 0);
+  int64_t stride = 1;
+  for (int64_t d = rank; d-- > 0;) {
+    if (d == trailing - 1) stride = columns_ * segments_;
+    if (isReduced[static_cast<size_t>(d)]) continue;
+    resultStrides_[static_cast<size_t>(d)] = stride;
+    stride *= space[static_cast<size_t>(d)];
+  }
+}
+
+void FoldKernel::run(std::byte* const* inputs, std::byte* partials) const {
+  if (outputs() == 0) return;
+  if (reduced_ == 0) return ops_->fill(partials, FoldKernel::partials());
+  UniformBuffer uniforms;
+  const TileInvocation invocation(program_, inputs, uniforms);
+  // Items are (outer, segment) and, for columns, blocks of them; short ones share a chunk.
+  const int64_t items = outer_ * segments_ * columnBlocks_;
+  const int64_t perItem = columns_ == 1 ? std::min(reduced_, kRowSegment)
+                                        : std::min(columns_, kColumnBlock) * std::min(reduced_, kColumnSegment);
+  const bool serial = program_.positions <= kSerialElements;
+  const int64_t perChunk = serial ? items : std::max<int64_t>(1, kItemElements / perItem);
+  parallelFor(ceilDiv(items, perChunk), [&](int64_t chunk) {
+    TileBuffer buffer;
+    TileRunner runner(invocation, buffer);
+    const int64_t begin = chunk * perChunk, end = std::min(items, begin + perChunk);
+    if (columns_ > 1) {
+      for (int64_t item = begin; item < end; ++item) foldColumns(runner, partials, item);
+    } else if (reduced_ <= kShortRow) {
+      foldShortRows(runner, partials, begin, end);
+    } else {
+      foldRows(runner, partials, begin, end);
+    }
+  });
+  if (segments_ > 1) combine(partials);
+}
+
+void FoldKernel::foldShortRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const {
+  const int64_t tile = std::max(program_.tile, reduced_);
+  const int64_t rows = tile / reduced_;
+  for (int64_t row = begin; row < end; row += rows) {
+    const int64_t count = std::min(rows, end - row);
+    if (count * reduced_ <= program_.tile) {
+      runner.run(row * reduced_, count * reduced_);
+      ops_->shortRows(runner.value(0), count, reduced_, partials + row * size_, 1);
+      continue;
+    }
+    // Tiles shorter than a row: gather the row first.
+    alignas(64) std::byte values[kShortRow * 8];
+    for (int64_t i = 0; i < reduced_; i += program_.tile) {
+      const int64_t n = std::min(program_.tile, reduced_ - i);
+      runner.run(row * reduced_ + i, n);
+      std::copy_n(runner.value(0), n * size_, values + i * size_);
+    }
+    ops_->shortRows(values, 1, reduced_, partials + row * size_, 1);
+  }
+}
+
+void FoldKernel::foldRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const {
+  alignas(64) std::byte lanes[kLaneBytes];
+  const int64_t laneCount = kLaneBytes / size_;
+  const auto finish = [&](int64_t item) { ops_->lanes(lanes, partials + item * size_); };
+  // Several rows a tile while they fit; then tiles of one segment after the other.
+  const int64_t rows = segments_ == 1 ? program_.tile / reduced_ : 0;
+  if (rows > 1) {
+    for (int64_t row = begin; row < end; row += rows) {
+      const int64_t count = std::min(rows, end - row);
+      runner.run(row * reduced_, count * reduced_);
+      for (int64_t r = 0; r < count; ++r) {
+        ops_->fill(lanes, laneCount);
+        ops_->row(runner.value(0) + r * reduced_ * size_, reduced_, lanes, 0);
+        finish(row + r);
+      }
+    }
+    return;
+  }
+  for (int64_t item = begin; item < end; ++item) {
+    const int64_t row = item / segments_;
+    const int64_t first = item % segments_ * kRowSegment;
+    const int64_t last = std::min(reduced_, first + kRowSegment);
+    ops_->fill(lanes, laneCount);
+    for (int64_t i = first; i < last; i += program_.tile) {
+      const int64_t n = std::min(program_.tile, last - i);
+      runner.run(row * reduced_ + i, n);
+      ops_->row(runner.value(0), n, lanes, i - first);
+    }
+    finish(item);
+  }
+}
+
+void FoldKernel::foldColumns(TileRunner& runner, std::byte* partials, int64_t item) const {
+  const int64_t block = item % columnBlocks_;
+  const int64_t vector = item / columnBlocks_;  // (outer, segment)
+  const int64_t outer = vector / segments_;
+  const int64_t firstRow = vector % segments_ * kColumnSegment;
+  const int64_t lastRow = std::min(reduced_, firstRow + kColumnSegment);
+  const int64_t firstColumn = block * kColumnBlock;
+  const int64_t lastColumn = std::min(columns_, firstColumn + kColumnBlock);
+  std::byte* sums = partials + vector * columns_ * size_;
+  ops_->fill(sums + firstColumn * size_, lastColumn - firstColumn);
+  const int64_t rows = program_.tile / columns_;
+  if (rows > 1) {
+    for (int64_t row = firstRow; row < lastRow; row += rows) {
+      const int64_t count = std::min(rows, lastRow - row);
+      runner.run((outer * reduced_ + row) * columns_, count * columns_);
+      for (int64_t r = 0; r < count; ++r) {
+        ops_->column(runner.value(0) + r * columns_ * size_, columns_, sums);
+      }
+    }
+    return;
+  }
+  for (int64_t row = firstRow; row < lastRow; ++row) {
+    for (int64_t column = firstColumn; column < lastColumn; column += program_.tile) {
+      const int64_t n = std::min(program_.tile, lastColumn - column);
+      runner.run((outer * reduced_ + row) * columns_ + column, n);
+      ops_->column(runner.value(0), n, sums + column * size_);
+    }
+  }
+}
+
+/// Segments in pairs: 0 with 1, 2 with 3, ...; then 0 with 2, ...
+void FoldKernel::combine(std::byte* partials) const {
+  const auto fold = [&](int64_t outer, int64_t first, int64_t n) {
+    std::byte* base = partials + (outer * segments_ * columns_ + first) * size_;
+    const int64_t step = columns_ * size_;
+    for (int64_t distance = 1; distance < segments_; distance *= 2) {
+      for (int64_t s = 0; s + distance < segments_; s += 2 * distance) {
+        ops_->column(base + (s + distance) * step, n, base + s * step);
+      }
+    }
+  };
+  const int64_t items = outer_ * columnBlocks_;
+  const int64_t perItem = std::min(columns_, kColumnBlock) * segments_;
+  const int64_t perChunk = std::max<int64_t>(1, kItemElements / perItem);
+  parallelFor(ceilDiv(items, perChunk), [&](int64_t chunk) {
+    const int64_t end = std::min(items, (chunk + 1) * perChunk);
+    for (int64_t item = chunk * perChunk; item < end; ++item) {
+      const int64_t first = item % columnBlocks_ * kColumnBlock;
+      fold(item / columnBlocks_, first, std::min(columns_ - first, kColumnBlock));
+    }
+  });
+}
+
+}  // namespace popxl::kernels
