@@ -1,4 +1,3 @@
-#include <frameobject.h>
 #include <nanobind/stl/tuple.h>
 
 #include <filesystem>
@@ -6,6 +5,10 @@
 
 #include "bindings/convert.h"
 #include "bindings/module.h"
+
+// clang-format off: it relies on Python.h, which nanobind includes first
+#include <frameobject.h>
+// clang-format on
 
 namespace popxl::bindings {
 namespace {
