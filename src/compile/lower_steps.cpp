@@ -112,6 +112,13 @@ void GraphLowering::lowerUpdate(const ir::Op& op) {
   }
 }
 
+/// Layout of a dense operand of which single elements are read: it need not broadcast to the space.
+static Layout elementsOf(const ir::Tensor* t, const Shape& space) {
+  Shape joint;
+  const bool fits = broadcastShapes(t->shape(), space, joint) && joint == space;
+  return {t->dtype(), fits ? t->shape() : Shape()};
+}
+
 void GraphLowering::lowerElementwise(const Step& step) {
   for (const ir::Op* op : step.ops) lowerUpdate(*op);
   GroupExpr group;
@@ -127,7 +134,7 @@ void GraphLowering::lowerElementwise(const Step& step) {
       spec.inputs.emplace_back(t->dtype(), t->shape());
       refs.push_back({});
     } else if (group.readsElements(i)) {
-      spec.inputs.emplace_back(t->dtype(), t->shape());
+      spec.inputs.push_back(elementsOf(t, spec.space));
       refs.push_back(contiguous(t));
     } else {
       spec.inputs.push_back(storages_.at(t).layout);
@@ -180,7 +187,7 @@ void GraphLowering::lowerReduction(const ir::Op& op) {
     const ir::Tensor* t = group.inputs()[i];
     const bool has = storages_.has(t);
     const bool dense = !has || group.readsElements(i);
-    spec.inputs.push_back(dense ? Layout(t->dtype(), t->shape()) : storages_.at(t).layout);
+    spec.inputs.push_back(dense ? elementsOf(t, spec.space) : storages_.at(t).layout);
     refs.push_back(!has ? Ref{} : group.readsElements(i) ? contiguous(t) : refOf(t));
   }
   refs.push_back(refOf(op.output()));

@@ -34,6 +34,7 @@ void arithmetic(Defs& defs) {
 
 void powers(Defs& defs) {
   OpDef pow;
+  pow.visibility = Visibility::kManual;
   pow.operands = {{"t", ir::kNumeric, "Base."}, {"e", ir::kNumeric, "Exponent."}};
   // A base of 0 has gradient 0 in both: the limits that matter, where the formulas give 0 * inf.
   addBinary(

@@ -69,4 +69,10 @@ kernels::KernelPtr Composite::make() && {
   return std::make_unique<Sequence>(std::move(steps_), operands_, std::move(scratchOffsets_), scratchBytes_);
 }
 
+kernels::KernelPtr onOperands(kernels::KernelPtr kernel, int32_t count, std::vector<int32_t> operands) {
+  Composite one(count);
+  one.step(std::move(kernel), std::move(operands));
+  return std::move(one).make();
+}
+
 }  // namespace popxl::ops

@@ -28,4 +28,7 @@ class Composite {
   std::vector<Step> steps_;
 };
 
+/// `kernel` on some of an op's `count` operands and results, in the order that it documents.
+kernels::KernelPtr onOperands(kernels::KernelPtr kernel, int32_t count, std::vector<int32_t> operands);
+
 }  // namespace popxl::ops

@@ -1,4 +1,5 @@
 #include "kernels/gather.h"
+#include "ops/composite.h"
 #include "ops/define.h"
 
 // Windows of a tensor at places that are read at run time.
@@ -9,7 +10,7 @@ namespace {
 std::vector<ir::AttrDef> windowAttrs() {
   return {{"axes", AttrType::kInts, "The axes on which the window is placed."},
           {"sizes", AttrType::kInts, "Its size on each of them."},
-          {"no_overlap", AttrType::kBool, "Kept for compatibility; has no effect.", Attr(false)}};
+          {"no_overlap", AttrType::kBool, "Kept for compatibility; has no effect."}};
 }
 
 std::vector<int64_t> windowAxes(const Op& op, int64_t rank) {
@@ -70,7 +71,9 @@ void dynamicSlice(Defs& defs) {
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0], c.outputs[0]);
+    auto kernel =
+        kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0], c.outputs[0]);
+    return onOperands(std::move(kernel), 3, {1, 0, 2});
   };
   defs.push_back(grad);
 }

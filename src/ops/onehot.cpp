@@ -69,7 +69,8 @@ void onehot(Defs& defs) {
   def.attrs = {{"axis", AttrType::kInt, "Where the new axis is in the result; negative counts from the last."}};
   def.infer = inferOnehot;
   def.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeOnehot(c.inputs[0], c.inputs[2], c.outputs[0], axisOf(c.op, c.outputs[0].rank()));
+    const int64_t axis = axisOf(c.op, c.outputs[0].rank());
+    return onOperands(kernels::makeOnehot(c.inputs[0], c.inputs[2], c.outputs[0], axis), 4, {0, 2, 3});
   };
   // What `values` receives: the sum of the gradient at the indices, and of the rest.
   def.grad = [](GradContext& c) {

@@ -208,8 +208,9 @@ void cumsum(Defs& defs) {
                     {c.op.attrValue("exclusive"), Attr(!c.op.attr<bool>("reverse"))}));
   };
   def.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeCumSum(c.inputs[0], c.outputs[0], sumAxis(c.op), c.op.attr<bool>("exclusive"),
-                               c.op.attr<bool>("reverse"));
+    auto kernel = kernels::makeCumSum(c.inputs[0], c.outputs[0], sumAxis(c.op), c.op.attr<bool>("exclusive"),
+                                      c.op.attr<bool>("reverse"));
+    return onOperands(std::move(kernel), 3, {0, 2});
   };
   defs.push_back(def);
 }
