@@ -1,0 +1,118 @@
+"""Ops: each function adds to the current graph what its name says, and returns the results."""
+
+from popxl.ops import var_updates
+from popxl.ops._generated import *  # noqa: F403  (the ops that need no Python of their own)
+from popxl.ops._generated import __all__ as _generated_names
+from popxl.ops._generated import clip
+from popxl.ops.arithmetic import log2, pow, scaled_add, scaled_add_
+from popxl.ops.call import CallSiteInfo, call, call_with_info
+from popxl.ops.casting import cast
+from popxl.ops.conditional import ConditionalSiteInfo, conditional, conditional_with_info
+from popxl.ops.conv import PadType, conv, conv_pow2scaled
+from popxl.ops.host_io import host_load, host_store, init, print_tensor
+from popxl.ops.linear import matmul, matmul_pow2scaled
+from popxl.ops.logic import isfinite, logical_and, logical_not, logical_or, where
+from popxl.ops.negative_log_likelihood import nll_loss_with_softmax_grad
+from popxl.ops.normalization import group_norm, layer_norm
+from popxl.ops.placement import io_tile_copy, ipu_copy
+from popxl.ops.randomness import split_random_seed
+from popxl.ops.reductions import (
+    cumsum,
+    l1,
+    l2,
+    logsum,
+    logsumexp,
+    max,
+    mean,
+    median,
+    min,
+    prod,
+    sum,
+    sumsquare,
+)
+from popxl.ops.repeat import repeat, repeat_with_info
+from popxl.ops.shaping import (
+    concat,
+    concat_,
+    flatten,
+    flatten_,
+    identity,
+    rename,
+    reshape,
+    reshape_,
+    slice,
+    slice_,
+    split,
+    squeeze,
+    subsample,
+    transpose,
+    transpose_,
+)
+
+clamp = clip
+
+__all__ = [
+    *_generated_names,
+    "CallSiteInfo",
+    "ConditionalSiteInfo",
+    "PadType",
+    "call",
+    "call_with_info",
+    "cast",
+    "clamp",
+    "concat",
+    "concat_",
+    "conditional",
+    "conditional_with_info",
+    "conv",
+    "conv_pow2scaled",
+    "cumsum",
+    "flatten",
+    "flatten_",
+    "group_norm",
+    "host_load",
+    "host_store",
+    "identity",
+    "init",
+    "io_tile_copy",
+    "ipu_copy",
+    "isfinite",
+    "l1",
+    "l2",
+    "layer_norm",
+    "log2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logsum",
+    "logsumexp",
+    "matmul",
+    "matmul_pow2scaled",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "nll_loss_with_softmax_grad",
+    "pow",
+    "print_tensor",
+    "prod",
+    "rename",
+    "repeat",
+    "repeat_with_info",
+    "reshape",
+    "reshape_",
+    "scaled_add",
+    "scaled_add_",
+    "slice",
+    "slice_",
+    "split",
+    "split_random_seed",
+    "squeeze",
+    "subsample",
+    "sum",
+    "sumsquare",
+    "transpose",
+    "transpose_",
+    "var_updates",
+    "where",
+]

@@ -1,0 +1,54 @@
+"""How the functions of this package add ops to the current graph."""
+
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+
+from popxl import _core
+from popxl.tensor import Tensor
+
+_add_op = _core.add_op
+_wrap = Tensor._from_pb_tensor
+_NO_ATTRIBUTES: Dict[str, Any] = {}
+
+
+def one(
+    name: str,
+    operands: Iterable[Optional[Tensor]],
+    attributes: Mapping[str, Any] = _NO_ATTRIBUTES,
+    inplace: bool = False,
+    names: Iterable[Optional[str]] = (),
+) -> Tensor:
+    """Adds an op to the current graph.
+
+    Args:
+        name: Name of the op in the table.
+        operands: Its operands, None for an absent one.
+        attributes: Its attributes by name; None for an absent one.
+        inplace: Whether to make its in-place variant.
+        names: Names of its results, made unique.
+
+    Returns:
+        Its first result.
+    """
+    return _wrap(_add_op(name, operands, attributes, inplace, names)[0])
+
+
+def many(
+    name: str,
+    operands: Iterable[Optional[Tensor]],
+    attributes: Mapping[str, Any] = _NO_ATTRIBUTES,
+    inplace: bool = False,
+    names: Iterable[Optional[str]] = (),
+) -> Tuple[Tensor, ...]:
+    """Like `one`.
+
+    Args:
+        name: Name of the op in the table.
+        operands: Its operands, None for an absent one.
+        attributes: Its attributes by name; None for an absent one.
+        inplace: Whether to make its in-place variant.
+        names: Names of its results, made unique.
+
+    Returns:
+        All its results.
+    """
+    return tuple(map(_wrap, _add_op(name, operands, attributes, inplace, names)))

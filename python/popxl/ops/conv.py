@@ -1,0 +1,242 @@
+"""Convolutions."""
+
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from popxl.ops._build import one
+from popxl.ops.casting import check_float8_operands
+from popxl.tensor import Tensor
+
+#: The type of the argument `pad_type`: "not_set", "same_upper", "same_lower" or "valid".
+PadType = str
+
+_PAD_TYPES = ("not_set", "same_upper", "same_lower", "valid")
+
+
+def check_pad_type(pad_type: PadType) -> None:
+    """Checks how a window op is told to pad.
+
+    Args:
+        pad_type: The argument.
+
+    Raises:
+        ValueError: It is unknown.
+    """
+    if pad_type not in _PAD_TYPES:
+        raise ValueError(f"The pad type must be one of {', '.join(_PAD_TYPES)}, not {pad_type!r}.")
+
+
+def multi_conv_options(
+    sess_opts: Dict[str, Any],
+    attr_param: Dict[str, Any],
+    available_memory_proportions: Optional[List[float]],
+    partials_types: Optional[List[str]],
+    enable_conv_dithering: Optional[List[int]],
+) -> Dict[str, Any]:
+    """The options of a convolution. They describe how an IPU uses its memory and change nothing here.
+
+    Args:
+        sess_opts: Options for all convolutions.
+        attr_param: Options for this one.
+        available_memory_proportions: Share of the memory that it may use.
+        partials_types: Types of partial sums.
+        enable_conv_dithering: Whether it may start on another tile.
+
+    Returns:
+        All options by name; those given last win.
+    """
+    given = {
+        "available_memory_proportions": available_memory_proportions,
+        "partials_types": ",".join(partials_types) if partials_types else None,
+        "enable_conv_dithering": enable_conv_dithering,
+    }
+    return {**sess_opts, **attr_param, **{name: value for name, value in given.items() if value}}
+
+
+def _geometry(
+    stride: Iterable[int], padding: Iterable[int], dilation: Iterable[int], groups: int, pad_type: PadType
+) -> Dict[str, Any]:
+    check_pad_type(pad_type)
+    return {
+        "stride": tuple(stride),
+        "padding": tuple(padding),
+        "dilation": tuple(dilation),
+        "groups": groups,
+        "pad_type": pad_type,
+    }
+
+
+def conv(
+    t: Tensor,
+    weight: Tensor,
+    stride: Optional[Tuple[int]] = (1, 1),
+    padding: Optional[Tuple[int]] = (0, 0, 0, 0),
+    dilation: Optional[Tuple[int]] = (1, 1),
+    groups: Optional[int] = 1,
+    pad_type: Optional[PadType] = "not_set",
+    available_memory_proportions: Optional[List[float]] = None,
+    partials_types: Optional[List[str]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Convolution over 1 to 3 spatial dimensions, as ONNX defines it.
+
+    Args:
+        t: Samples, channels, then the spatial dimensions.
+        weight: Output channels, channels of a group, then the window.
+        stride: Distance of windows on each spatial dimension.
+        padding: Zeros before each spatial dimension, then after each.
+        dilation: Distance of the elements of a window.
+        groups: Groups of channels that do not mix.
+        pad_type: "not_set": as `padding` says; "same_upper" or "same_lower": so that the sizes stay, divided by the stride;
+            "valid": none.
+        available_memory_proportions: Accepted for compatibility; it has no effect.
+        partials_types: Accepted for compatibility; sums are float32 at least.
+        enable_conv_dithering: Accepted for compatibility; it has no effect.
+
+    Returns:
+        Samples, output channels, then the spatial dimensions.
+
+    Raises:
+        ValueError: The pad type is unknown.
+        popart_exception: The shapes do not fit.
+    """
+    options = multi_conv_options({}, {}, available_memory_proportions, partials_types, enable_conv_dithering)
+    return one("conv", (t, weight), {**_geometry(stride, padding, dilation, groups, pad_type), **options})
+
+
+def conv_pow2scaled(
+    t: Tensor,
+    weight: Tensor,
+    log2_scale: Tensor,
+    stride: Optional[Tuple[int]] = (1, 1),
+    padding: Optional[Tuple[int]] = (0, 0, 0, 0),
+    dilation: Optional[Tuple[int]] = (1, 1),
+    groups: Optional[int] = 1,
+    pad_type: Optional[PadType] = "not_set",
+    available_memory_proportions: Optional[List[float]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Convolution of float8 tensors, times 2**log2_scale.
+
+    Args:
+        t: As for `conv`, float8.
+        weight: As for `conv`, float8.
+        log2_scale: An int32 scalar, in [-32, 32) when the program runs.
+        stride: As for `conv`.
+        padding: As for `conv`.
+        dilation: As for `conv`.
+        groups: As for `conv`.
+        pad_type: As for `conv`.
+        available_memory_proportions: As for `conv`.
+        enable_conv_dithering: As for `conv`.
+
+    Returns:
+        As for `conv`, float16.
+
+    Raises:
+        TypeError: An operand is not float8, or `log2_scale` is not int32.
+        ValueError: `log2_scale` is no scalar, or as for `conv`.
+    """
+    check_float8_operands(t, weight, log2_scale)
+    options = multi_conv_options({}, {}, available_memory_proportions, ["half"], enable_conv_dithering)
+    return one("conv", (t, weight, log2_scale), {**_geometry(stride, padding, dilation, groups, pad_type), **options})
+
+
+def _transposed(
+    operands: Tuple[Tensor, ...],
+    geometry: Dict[str, Any],
+    output_padding: Iterable[int],
+    output_shape: Iterable[int],
+    options: Dict[str, Any],
+) -> Tensor:
+    attributes = {
+        **geometry,
+        "output_padding": tuple(output_padding),
+        "output_shape": tuple(output_shape),
+        **options,
+    }
+    return one("conv_transpose", operands, attributes)
+
+
+def conv_transpose(
+    t: Tensor,
+    weight: Tensor,
+    stride: Optional[Tuple[int]] = (1, 1),
+    padding: Optional[Tuple[int]] = (0, 0, 0, 0),
+    dilation: Optional[Tuple[int]] = (1, 1),
+    groups: Optional[int] = 1,
+    pad_type: Optional[PadType] = "not_set",
+    output_padding: Optional[Tuple[int]] = (),
+    output_shape: Optional[Tuple[int]] = (),
+    available_memory_proportions: Optional[List[float]] = None,
+    partials_types: Optional[List[str]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Transposed convolution over 1 to 3 spatial dimensions, as ONNX defines it: the gradient of `conv` as an op.
+
+    Args:
+        t: Samples, channels, then the spatial dimensions.
+        weight: Channels, output channels of a group, then the window.
+        stride: Distance of windows on each spatial dimension of the result.
+        padding: What is cut off before each spatial dimension of the result, then after each.
+        dilation: Distance of the elements of a window.
+        groups: Groups of channels that do not mix.
+        pad_type: As for `conv`.
+        output_padding: Added at the end of each spatial dimension of the result.
+        output_shape: Spatial sizes of the result; the padding is then found from them.
+        available_memory_proportions: As for `conv`.
+        partials_types: As for `conv`.
+        enable_conv_dithering: As for `conv`.
+
+    Returns:
+        Samples, output channels, then the spatial dimensions.
+
+    Raises:
+        ValueError: The pad type is unknown.
+        popart_exception: The shapes do not fit.
+    """
+    options = multi_conv_options({}, {}, available_memory_proportions, partials_types, enable_conv_dithering)
+    geometry = _geometry(stride, padding, dilation, groups, pad_type)
+    return _transposed((t, weight), geometry, output_padding, output_shape, options)
+
+
+def conv_transpose_pow2scaled(
+    t: Tensor,
+    weight: Tensor,
+    log2_scale: Tensor,
+    stride: Optional[Tuple[int]] = (1, 1),
+    padding: Optional[Tuple[int]] = (0, 0, 0, 0),
+    dilation: Optional[Tuple[int]] = (1, 1),
+    groups: Optional[int] = 1,
+    pad_type: Optional[PadType] = "not_set",
+    output_padding: Optional[Tuple[int]] = (),
+    output_shape: Optional[Tuple[int]] = (),
+    available_memory_proportions: Optional[List[float]] = None,
+    enable_conv_dithering: Optional[List[int]] = None,
+) -> Tensor:
+    """Transposed convolution of float8 tensors, times 2**log2_scale.
+
+    Args:
+        t: As for `conv_transpose`, float8.
+        weight: As for `conv_transpose`, float8.
+        log2_scale: An int32 scalar, in [-32, 32) when the program runs.
+        stride: As for `conv_transpose`.
+        padding: As for `conv_transpose`.
+        dilation: As for `conv_transpose`.
+        groups: As for `conv_transpose`.
+        pad_type: As for `conv_transpose`.
+        output_padding: As for `conv_transpose`.
+        output_shape: As for `conv_transpose`.
+        available_memory_proportions: As for `conv_transpose`.
+        enable_conv_dithering: As for `conv_transpose`.
+
+    Returns:
+        As for `conv_transpose`, float16.
+
+    Raises:
+        TypeError: An operand is not float8, or `log2_scale` is not int32.
+        ValueError: `log2_scale` is no scalar, or as for `conv_transpose`.
+    """
+    check_float8_operands(t, weight, log2_scale)
+    options = multi_conv_options({}, {}, available_memory_proportions, ["half"], enable_conv_dithering)
+    geometry = _geometry(stride, padding, dilation, groups, pad_type)
+    return _transposed((t, weight, log2_scale), geometry, output_padding, output_shape, options)

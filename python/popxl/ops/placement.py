@@ -1,0 +1,52 @@
+"""Copies from one IPU, or one set of tiles, to another."""
+
+from typing import Optional
+
+from popxl import _core
+from popxl.ops._build import one
+from popxl.tensor import Tensor
+
+
+def ipu_copy(t: Tensor, destination: int, source: Optional[int] = None) -> Tensor:
+    """The same values on another IPU.
+
+    Args:
+        t: A tensor.
+        destination: The IPU to copy to.
+        source: The IPU to copy from; by default the one that `t` is on.
+
+    Returns:
+        The copy.
+
+    Raises:
+        ValueError: The source is not given and nothing determines where `t` is.
+    """
+    if source is None:
+        source, _ = t._get_ipu_and_tile_set(raise_on_undefined_tile_set=False, raise_on_undefined_ipu=False)
+        if source < 0:
+            raise ValueError(f"Could not infer the ipu of tensor {t.id}: no op makes or uses it. Please specify `source`.")
+    attributes = {"destination": destination, "source": source}
+    return one("ipu_copy", (t,), attributes, False, (f"{t.name}_c{destination}",))
+
+
+def io_tile_copy(t: Tensor) -> Tensor:
+    """The same values on the other set of tiles of the IPU: from compute tiles to IO tiles or back.
+
+    Args:
+        t: A tensor.
+
+    Returns:
+        The copy.
+    """
+    ipu, tile_set = t._get_ipu_and_tile_set(raise_on_undefined_tile_set=False, raise_on_undefined_ipu=False)
+    if tile_set == "undefined":
+        target = _core.current_tile_set()
+    else:
+        target = _core.TileSet.IO if tile_set == "compute" else _core.TileSet.Compute
+    _core.push_ipu(_core.current_ipu() if ipu < 0 else ipu)
+    _core.push_tile_set(target)
+    try:
+        return one("io_tile_copy", (t,), names=(f"{t.name}_iotilecopy",))
+    finally:
+        _core.pop_tile_set()
+        _core.pop_ipu()
