@@ -1,0 +1,270 @@
+#include "exec/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "ir/context.h"
+#include "ops/ops.h"
+#include "passes/autodiff.h"
+#include "popxl/error.h"
+
+namespace popxl {
+namespace {
+
+using ir::Attr;
+using ir::Graph;
+using ir::Tensor;
+
+/// A program under construction on the low-level classes, and what it gave.
+class Builder {
+ public:
+  Builder() : ir(ir::Ir::create(ops::table())) {
+    ir->options().enableInplaceAmbiguityChecking = true;
+    ir::Context::current().pushGraph(ir->mainGraph());
+    ir::Context::current().pushSequence(ir::SequenceMode::kOrdered);
+  }
+  ~Builder() {
+    ir::Context::current().popSequence();
+    ir::Context::current().popGraph();
+  }
+
+  std::vector<Tensor*> makeAll(std::string_view name, std::vector<Tensor*> inputs, std::vector<Attr> attrs = {}) {
+    bool inplace = false;
+    const ir::OpDef* def = ops::table().find(name, &inplace);
+    EXPECT_NE(def, nullptr) << name;
+    return ir::Context::current().addOp(*def, std::move(inputs), std::move(attrs), {}, inplace)->outputs();
+  }
+  Tensor* make(std::string_view name, std::vector<Tensor*> inputs, std::vector<Attr> attrs = {}) {
+    return makeAll(name, std::move(inputs), std::move(attrs)).front();
+  }
+  std::shared_ptr<ir::HostData> data(const std::vector<float>& values) {
+    auto d = ir::HostData::allocate(static_cast<int64_t>(values.size() * sizeof(float)));
+    std::memcpy(d->bytes, values.data(), values.size() * sizeof(float));
+    return d;
+  }
+  Tensor* variable(std::string_view name, const Shape& shape, const std::vector<float>& values) {
+    return ir->mainGraph().addVariable(name, {DType::kFloat32, shape, {}}, data(values));
+  }
+  Tensor* constant(const Shape& shape, const std::vector<float>& values) {
+    return ir::Context::current().graph()->addConstant("c", {DType::kFloat32, shape, {}}, data(values));
+  }
+  void store(std::string_view stream, Tensor* t) {
+    const auto& s = ir->addStream(stream, t->type(), ir::StreamDirection::kDeviceToHost);
+    const ir::OpDef* def = ops::table().find("host_store");
+    ir::Context::current().addOp(*def, {t}, {Attr(s.id())}, {});
+    outputs[s.id()].resize(static_cast<size_t>(t->type().numElements()));
+  }
+  Tensor* load(std::string_view stream, const Shape& shape, const std::vector<float>& values) {
+    const auto& s = ir->addStream(stream, {DType::kFloat32, shape, {}}, ir::StreamDirection::kHostToDevice);
+    Tensor* init = make("init", {}, {Attr(shape), Attr(DType::kFloat32)});
+    outputs[s.id()] = values;
+    return make("host_load", {init}, {Attr(s.id())});
+  }
+  std::vector<exec::StreamBuffer> buffers() {
+    std::vector<exec::StreamBuffer> out;
+    for (auto& [id, values] : outputs) out.push_back({id, values.data(), 1});
+    return out;
+  }
+  void run() {
+    exec::Session session(ir);
+    session.attach();
+    session.weightsFromHost();
+    session.run(buffers());
+    session.weightsToHost();
+  }
+  static std::vector<float> hostValues(const Tensor* t) {
+    std::vector<float> out(static_cast<size_t>(t->type().numElements()));
+    std::memcpy(out.data(), t->data()->bytes, out.size() * sizeof(float));
+    return out;
+  }
+
+  std::shared_ptr<ir::Ir> ir;
+  std::map<std::string, std::vector<float>> outputs;
+};
+
+TEST(Session, AddsToAScalarVariable) {
+  Builder b;
+  Tensor* w = b.variable("w", {}, {2.0f});
+  b.make("add_", {w, b.constant({}, {0.5f})});
+  b.run();
+  EXPECT_EQ(Builder::hostValues(w), std::vector<float>{2.5f});
+}
+
+TEST(Session, FusedChainWithBroadcastAndSeveralReaders) {
+  Builder b;
+  Tensor* x = b.load("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+  Tensor* s = b.make("add", {x, b.constant({3}, {10, 20, 30})});
+  Tensor* m = b.make("mul", {s, s});
+  b.store("s", s);
+  b.store("d", b.make("sub", {m, x}));
+  b.run();
+  const std::vector<float> x0 = {1, 2, 3, 4, 5, 6}, c = {10, 20, 30};
+  for (size_t i = 0; i < 6; ++i) {
+    const float sum = x0[i] + c[i % 3];
+    EXPECT_EQ(b.outputs["s"][i], sum);
+    EXPECT_EQ(b.outputs["d"][i], sum * sum - x0[i]);
+  }
+}
+
+TEST(Session, InplaceChangesEveryNameOfTheMemory) {
+  Builder b;
+  Tensor* x = b.load("x", {4}, {-1, 2, -3, 4});
+  Tensor* y = b.make("add", {x, b.constant({}, {0.0f})});
+  b.make("relu_", {y});
+  b.store("twice", b.make("add", {y, y}));  // reads y after it was rectified
+  b.run();
+  EXPECT_EQ(b.outputs["twice"], (std::vector<float>{0, 4, 0, 8}));
+}
+
+TEST(Session, ViewOfAVariableThatIsWrittenLaterKeepsTheOldValue) {
+  Builder b;
+  Tensor* w = b.variable("w", {2, 2}, {1, 2, 3, 4});
+  Tensor* t = b.make("transpose", {w}, {Attr(std::vector<int64_t>{1, 0})});
+  b.make("add_", {w, b.constant({}, {100.0f})});
+  b.store("old", b.make("mul", {t, b.constant({}, {1.0f})}));
+  b.run();
+  EXPECT_EQ(b.outputs["old"], (std::vector<float>{1, 3, 2, 4}));
+  EXPECT_EQ(Builder::hostValues(w), (std::vector<float>{101, 102, 103, 104}));
+}
+
+/// x -> x * k + 1, or by reference x -> (x += k) + 1.
+Graph& affineGraph(Builder& b, bool byRef) {
+  Graph& g = b.ir->createGraph("affine");
+  Tensor* x = g.addInput("x", {DType::kFloat32, {2}, {}}, byRef);
+  Tensor* k = g.addInput("k", {DType::kFloat32, {}, {}});
+  ir::Context::current().pushGraph(g);
+  Tensor* m = b.make(byRef ? "add_" : "mul", {x, k});
+  g.addOutput(b.make("add", {m, b.constant({}, {1.0f})}));
+  ir::Context::current().popGraph();
+  return g;
+}
+
+TEST(Session, CallsShareOneGraph) {
+  Builder b;
+  Graph& g = affineGraph(b, false);
+  Tensor* x = b.load("x", {2}, {1, 2});
+  Tensor* y = b.make("call", {x, b.constant({}, {3.0f})}, {Attr(&g)});
+  b.store("y", b.make("call", {y, b.constant({}, {10.0f})}, {Attr(&g)}));
+  b.store("x", x);
+  b.run();
+  EXPECT_EQ(b.outputs["y"], (std::vector<float>{41, 71}));
+}
+
+TEST(Session, CallByReferenceReachesTheVariable) {
+  Builder b;
+  Graph& g = affineGraph(b, true);
+  Tensor* w = b.variable("w", {2}, {1, 2});
+  b.store("y", b.make("call", {w, b.constant({}, {3.0f})}, {Attr(&g)}));
+  b.run();
+  EXPECT_EQ(b.outputs["y"], (std::vector<float>{5, 6}));
+  EXPECT_EQ(Builder::hostValues(w), (std::vector<float>{4, 5}));
+}
+
+TEST(Session, RepeatCarriesItsFirstInputs) {
+  for (const int64_t count : {0, 1, 2, 5}) {
+    Builder b;
+    Graph& g = affineGraph(b, false);
+    Tensor* w = b.variable("w", {2}, {1, 2});
+    b.store("y", b.make("repeat", {w, b.constant({}, {2.0f})}, {Attr(&g), Attr(count)}));
+    b.run();
+    float x0 = 1, x1 = 2;
+    for (int64_t i = 0; i < count; ++i) {
+      x0 = x0 * 2 + 1;
+      x1 = x1 * 2 + 1;
+    }
+    EXPECT_EQ(b.outputs["y"], (std::vector<float>{x0, x1})) << count;
+    EXPECT_EQ(Builder::hostValues(w), (std::vector<float>{1, 2}));
+  }
+}
+
+TEST(Session, GradientOfALinearLayerThroughACall) {
+  Builder b;
+  Graph& g = b.ir->createGraph("linear");
+  Tensor* x = g.addInput("x", {DType::kFloat32, {2, 3}, {}});
+  Tensor* w = g.addInput("w", {DType::kFloat32, {3, 2}, {}});
+  Tensor* bias = g.addInput("b", {DType::kFloat32, {2}, {}});
+  ir::Context::current().pushGraph(g);
+  g.addOutput(b.make("tanh", {b.make("add", {b.make("matmul", {x, w}), bias})}));
+  ir::Context::current().popGraph();
+  const std::vector<float> xs = {0.1f, -0.2f, 0.3f, 0.4f, 0.5f, -0.6f}, ws = {0.5f, -0.25f, 0.75f, 0.1f, -0.3f, 0.2f};
+  Tensor* xv = b.variable("xv", {2, 3}, xs);
+  Tensor* wv = b.variable("wv", {3, 2}, ws);
+  Tensor* bv = b.variable("bv", {2}, {0.05f, -0.05f});
+  ir::Op* call = b.make("call", {xv, wv, bv}, {Attr(&g)})->producer();
+  const passes::GradInfo info = passes::autodiff(g).at(&g);
+  std::vector<Tensor*> inputs;
+  for (const passes::Connection& c : info.inputs) {
+    const auto at = [&](const std::vector<Tensor*>& list) { return std::find(list.begin(), list.end(), c.fwd) - list.begin(); };
+    if (c.isGrad) {
+      inputs.push_back(b.constant({2, 2}, {1, 1, 1, 1}));
+    } else if (const auto i = at(g.inputs()); i < std::ssize(g.inputs())) {
+      inputs.push_back(call->input(static_cast<size_t>(i)));
+    } else {
+      inputs.push_back(call->output(static_cast<size_t>(at(g.outputs()))));
+    }
+  }
+  const auto grads = b.makeAll("call", inputs, {Attr(info.graph)});
+  ASSERT_EQ(grads.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) b.store("g" + std::to_string(i), grads[i]);
+  b.run();
+  const auto loss = [&](const std::vector<double>& p) {  // x, w, b concatenated
+    double sum = 0;
+    for (int r = 0; r < 2; ++r) {
+      for (int c = 0; c < 2; ++c) {
+        double z = p[static_cast<size_t>(12 + c)];
+        for (int k = 0; k < 3; ++k) z += p[static_cast<size_t>(r * 3 + k)] * p[static_cast<size_t>(6 + k * 2 + c)];
+        sum += std::tanh(z);
+      }
+    }
+    return sum;
+  };
+  std::vector<double> p(xs.begin(), xs.end());
+  p.insert(p.end(), ws.begin(), ws.end());
+  p.insert(p.end(), {0.05f, -0.05f});
+  size_t at = 0;
+  for (const char* name : {"g0", "g1", "g2"}) {
+    for (const float grad : b.outputs[name]) {
+      auto up = p, down = p;
+      up[at] += 1e-5;
+      down[at] -= 1e-5;
+      EXPECT_NEAR(grad, (loss(up) - loss(down)) / 2e-5, 1e-5) << name;
+      ++at;
+    }
+  }
+}
+
+TEST(Session, AmbiguityIsAnError) {
+  Builder b;
+  Tensor* w = b.variable("w", {2}, {1, 2});
+  ir::Context::current().pushSequence(ir::SequenceMode::kUnordered);
+  b.make("relu_", {w});
+  b.make("add_", {w, b.constant({}, {1.0f})});
+  ir::Context::current().popSequence();
+  try {
+    exec::Session session(b.ir);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("Inplacing ambiguity detected.", 0), 0u) << error.what();
+  }
+}
+
+TEST(Session, PlannedMemoryIsWhatIsTouched) {
+  Builder b;
+  Tensor* x = b.variable("x", {256, 1024}, std::vector<float>(256 * 1024, 1.0f));
+  Tensor* y = b.make("matmul", {x, b.make("transpose", {x}, {Attr(std::vector<int64_t>{1, 0})})});
+  b.store("y", b.make("exp", {y}));
+  exec::Session session(b.ir);
+  const exec::MemoryReport planned = session.memory();
+  session.attach();
+  session.weightsFromHost();
+  session.run(b.buffers());
+  constexpr int64_t kPage = 4096;
+  EXPECT_LE(session.touchedBytes(), planned.total());
+  EXPECT_GE(session.touchedBytes() + 4 * kPage, planned.total());
+}
+
+}  // namespace
+}  // namespace popxl
