@@ -38,7 +38,9 @@ template <typename T>
 class ArgReduce : public Kernel {
  public:
   ArgReduce(const Layout& x, DType outType, bool largest)
-      : n_(x.shape.back()), chunks_(x.numElements() / std::max<int64_t>(n_, 1), 2 * n_), outType_(outType),
+      : n_(x.shape.back()),
+        chunks_(x.numElements() / std::max<int64_t>(n_, 1), 2 * n_),
+        outType_(outType),
         largest_(largest),
         name_(fmt::format("{} {} {}", largest ? "argmax" : "argmin", nameOf(x.dtype), toString(x.shape))) {}
   void run(std::span<std::byte* const> operands) const override {
@@ -79,8 +81,12 @@ template <typename T>
 class OrderedRows : public Kernel {
  public:
   OrderedRows(const Layout& x, DType indexType, int64_t k, bool largest, bool median)
-      : n_(x.shape.back()), k_(k), chunks_(x.numElements() / std::max<int64_t>(n_, 1), 16 * n_),
-        indexType_(indexType), largest_(largest), median_(median),
+      : n_(x.shape.back()),
+        k_(k),
+        chunks_(x.numElements() / std::max<int64_t>(n_, 1), 16 * n_),
+        indexType_(indexType),
+        largest_(largest),
+        median_(median),
         name_(fmt::format("{} {} {}", median ? "median" : "top k", nameOf(x.dtype), toString(x.shape))) {}
 
   void run(std::span<std::byte* const> operands) const override {
@@ -142,21 +148,22 @@ KernelPtr makeArg(const Layout& x, const Layout& out, int64_t axis, bool largest
   });
 }
 
-KernelPtr makeOrdered(const Layout& x, const Layout& values, const Layout& indices, int64_t axis, bool largest,
-                      bool median) {
+KernelPtr makeOrdered(const Layout& x, const Layout& values, const Layout& indices, int64_t axis,
+                      bool largest, bool median) {
   const auto d = static_cast<size_t>(axis);
   Shape want = x.shape;
   want[d] = values.shape[d];
-  POPXL_ASSERT(values.shape == want && indices.shape == want && values.dtype == x.dtype && isInt(indices.dtype) &&
-                   want[d] <= x.shape[d],
+  POPXL_ASSERT(values.shape == want && indices.shape == want && values.dtype == x.dtype &&
+                   isInt(indices.dtype) && want[d] <= x.shape[d],
                "x {} axis {} values {} indices {} {}", toString(x.shape), axis, toString(values.shape),
                nameOf(indices.dtype), toString(indices.shape));
   return withContiguous({axisLast(x, axis)}, {axisLast(values, axis), axisLast(indices, axis)},
                         [&](const std::vector<Layout>& layouts) {
-    return dispatchNumber(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<OrderedRows<T>>(layouts[0], indices.dtype, want[d], largest, median);
-    });
-  });
+                          return dispatchNumber(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+                            return std::make_unique<OrderedRows<T>>(layouts[0], indices.dtype, want[d],
+                                                                    largest, median);
+                          });
+                        });
 }
 
 }  // namespace

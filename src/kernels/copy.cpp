@@ -27,13 +27,19 @@ struct Sixteen {
   uint64_t words[2];
 };
 
-void copyStrided(const std::byte* src, int64_t srcStride, std::byte* dst, int64_t dstStride, int64_t n, int64_t size) {
+void copyStrided(const std::byte* src, int64_t srcStride, std::byte* dst, int64_t dstStride, int64_t n,
+                 int64_t size) {
   switch (size) {
-    case 1: return copyStridedTyped<uint8_t>(src, srcStride, dst, dstStride, n);
-    case 2: return copyStridedTyped<uint16_t>(src, srcStride, dst, dstStride, n);
-    case 4: return copyStridedTyped<uint32_t>(src, srcStride, dst, dstStride, n);
-    case 8: return copyStridedTyped<uint64_t>(src, srcStride, dst, dstStride, n);
-    default: return copyStridedTyped<Sixteen>(src, srcStride, dst, dstStride, n);
+    case 1:
+      return copyStridedTyped<uint8_t>(src, srcStride, dst, dstStride, n);
+    case 2:
+      return copyStridedTyped<uint16_t>(src, srcStride, dst, dstStride, n);
+    case 4:
+      return copyStridedTyped<uint32_t>(src, srcStride, dst, dstStride, n);
+    case 8:
+      return copyStridedTyped<uint64_t>(src, srcStride, dst, dstStride, n);
+    default:
+      return copyStridedTyped<Sixteen>(src, srcStride, dst, dstStride, n);
   }
 }
 
@@ -80,8 +86,9 @@ void CopyPlan::chooseInner() {
   if (b_.src == elementBytes_ && b_.dst == elementBytes_) return;
   inner_ = Inner::kStrided;
   if (b_.dst != elementBytes_ || elementBytes_ > 8) return;
-  const auto contiguous = std::find_if(outer_.begin(), outer_.end(),
-                                       [&](const Dim& dim) { return dim.src == elementBytes_ && dim.size >= 4; });
+  const auto contiguous = std::find_if(outer_.begin(), outer_.end(), [&](const Dim& dim) {
+    return dim.src == elementBytes_ && dim.size >= 4;
+  });
   if (contiguous == outer_.end()) return;
   a_ = *contiguous;
   outer_.erase(contiguous);
@@ -189,7 +196,8 @@ class ConcatKernel : public Kernel {
       plans_.emplace_back(in, window, 0, at * out.strides[d]);
       at += in.shape[d];
     }
-    POPXL_ASSERT(at == out.shape[d], "inputs have {} on axis {}, the output {}", at, axis, toString(out.shape));
+    POPXL_ASSERT(at == out.shape[d], "inputs have {} on axis {}, the output {}", at, axis,
+                 toString(out.shape));
   }
   void run(std::span<std::byte* const> operands) const override {
     for (size_t i = 0; i < plans_.size(); ++i) plans_[i].run(operands[i], operands[plans_.size()]);
@@ -205,25 +213,29 @@ class ConcatKernel : public Kernel {
 class FillKernel : public Kernel {
  public:
   FillKernel(const Layout& dst, double value)
-      : bytes_(dst.bytes()), elementBytes_(sizeOf(dst.dtype)),
+      : bytes_(dst.bytes()),
+        elementBytes_(sizeOf(dst.dtype)),
         name_(fmt::format("fill {} {} with {}", nameOf(dst.dtype), toString(dst.shape), value)) {
     // A pattern of whole elements, long enough that copying it is cheap.
     std::array<std::byte, 16> element{};
     if (isComplex(dst.dtype)) {
-      writeNumber(dst.dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64, element.data(), 0, value);
+      writeNumber(dst.dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64, element.data(), 0,
+                  value);
     } else if (isFloat8(dst.dtype)) {
       element[0] = static_cast<std::byte>(floatToFloat8(static_cast<float>(value), dst.dtype, true));
     } else {
       writeNumber(dst.dtype, element.data(), 0, value);
     }
-    for (size_t i = 0; i < pattern_.size(); ++i) pattern_[i] = element[i % static_cast<size_t>(elementBytes_)];
+    for (size_t i = 0; i < pattern_.size(); ++i)
+      pattern_[i] = element[i % static_cast<size_t>(elementBytes_)];
     uniform_ = std::all_of(pattern_.begin(), pattern_.end(), [&](std::byte b) { return b == pattern_[0]; });
   }
   void run(std::span<std::byte* const> operands) const override {
     std::byte* const dst = operands[0];
     const int64_t chunk = bytes_ <= 2 * kChunkBytes ? bytes_ : kChunkBytes;
     if (bytes_ == 0) return;
-    parallelFor((bytes_ + chunk - 1) / chunk, [&](int64_t i) { fill(dst + i * chunk, std::min(chunk, bytes_ - i * chunk)); });
+    parallelFor((bytes_ + chunk - 1) / chunk,
+                [&](int64_t i) { fill(dst + i * chunk, std::min(chunk, bytes_ - i * chunk)); });
   }
   std::string describe() const override { return name_; }
 
@@ -247,9 +259,11 @@ class FillKernel : public Kernel {
 class SliceGradKernel : public Kernel {
  public:
   SliceGradKernel(const Layout& dy, const Layout& dx, int64_t offset, Strides strides)
-      : zero_(makeFill(dx, 0)), zeroScratch_(zero_->scratchBytes()),
+      : zero_(makeFill(dx, 0)),
+        zeroScratch_(zero_->scratchBytes()),
         plan_(dy, Layout(dx.dtype, dy.shape, std::move(strides)), 0, offset),
-        name_(fmt::format("slice gradient {} {} into {}", nameOf(dx.dtype), toString(dy.shape), toString(dx.shape))) {}
+        name_(fmt::format("slice gradient {} {} into {}", nameOf(dx.dtype), toString(dy.shape),
+                          toString(dx.shape))) {}
   void run(std::span<std::byte* const> operands) const override {
     const std::array<std::byte*, 2> fill = {operands[1], zeroScratch_ > 0 ? operands[2] : nullptr};
     zero_->run(std::span(fill.data(), zeroScratch_ > 0 ? 2 : 1));

@@ -11,11 +11,13 @@ namespace {
 /// Where a window of shape `window` lies in a tensor, from indices read at run time.
 class WindowPlace {
  public:
-  WindowPlace(const Layout& tensor, const Layout& index, const std::vector<int64_t>& axes, const Shape& window)
+  WindowPlace(const Layout& tensor, const Layout& index, const std::vector<int64_t>& axes,
+              const Shape& window)
       : type_(index.dtype), indexStride_(index.rank() == 0 ? 0 : index.strides.back()) {
-    POPXL_ASSERT(index.numElements() == static_cast<int64_t>(axes.size()) && tensor.shape.size() == window.size(),
-                 "tensor {} index {} axes {} window {}", toString(tensor.shape), toString(index.shape), axes.size(),
-                 toString(window));
+    POPXL_ASSERT(
+        index.numElements() == static_cast<int64_t>(axes.size()) && tensor.shape.size() == window.size(),
+        "tensor {} index {} axes {} window {}", toString(tensor.shape), toString(index.shape), axes.size(),
+        toString(window));
     for (const int64_t axis : axes) {
       POPXL_ASSERT(axis >= 0 && axis < tensor.rank(), "axis {} of {}", axis, toString(tensor.shape));
       const auto d = static_cast<size_t>(axis);
@@ -42,13 +44,17 @@ class WindowPlace {
 };
 
 /// The part of `tensor` that the window covers when it lies at the start.
-Layout windowOf(const Layout& tensor, const Shape& window) { return Layout(tensor.dtype, window, tensor.strides); }
+Layout windowOf(const Layout& tensor, const Shape& window) {
+  return Layout(tensor.dtype, window, tensor.strides);
+}
 
 class DynamicSlice : public Kernel {
  public:
   DynamicSlice(const Layout& t, const Layout& index, const std::vector<int64_t>& axes, const Layout& out)
-      : place_(t, index, axes, out.shape), plan_(windowOf(t, out.shape), out),
-        name_(fmt::format("dynamic slice {} of {} {}", toString(out.shape), nameOf(t.dtype), toString(t.shape))) {}
+      : place_(t, index, axes, out.shape),
+        plan_(windowOf(t, out.shape), out),
+        name_(fmt::format("dynamic slice {} of {} {}", toString(out.shape), nameOf(t.dtype),
+                          toString(t.shape))) {}
   void run(std::span<std::byte* const> operands) const override {
     plan_.run(operands[0] + place_.offset(operands[1]), operands[2]);
   }
@@ -65,10 +71,13 @@ class DynamicWrite : public Kernel {
  public:
   DynamicWrite(const std::optional<Layout>& background, const Layout& index, const std::vector<int64_t>& axes,
                const Shape& window, const std::optional<Layout>& v, const Layout& out, const char* what)
-      : hasBackground_(background.has_value()), hasValue_(v.has_value()), place_(out, index, axes, window),
+      : hasBackground_(background.has_value()),
+        hasValue_(v.has_value()),
+        place_(out, index, axes, window),
         background_(background ? *background : zeros(out.dtype, out.shape), out),
         value_(v ? *v : zeros(out.dtype, window), windowOf(out, window)),
-        name_(fmt::format("{} {} of {} {}", what, toString(window), nameOf(out.dtype), toString(out.shape))) {}
+        name_(fmt::format("{} {} of {} {}", what, toString(window), nameOf(out.dtype), toString(out.shape))) {
+  }
 
   void run(std::span<std::byte* const> operands) const override {
     alignas(16) static constexpr std::array<std::byte, 16> kZero{};
@@ -84,7 +93,9 @@ class DynamicWrite : public Kernel {
 
  private:
   /// One zero element, broadcast.
-  static Layout zeros(DType dtype, const Shape& shape) { return Layout(dtype, shape, Strides(shape.size(), 0)); }
+  static Layout zeros(DType dtype, const Shape& shape) {
+    return Layout(dtype, shape, Strides(shape.size(), 0));
+  }
 
   bool hasBackground_, hasValue_;
   WindowPlace place_;

@@ -35,7 +35,8 @@ int64_t resolve(int64_t index, int64_t size, bool dropOutOfRange) {
 
 /// fn(i, resolved index) for indices first ... first + n - 1.
 template <typename Fn>
-void forIndices(DType dtype, const std::byte* indices, int64_t first, int64_t n, int64_t size, bool drop, const Fn& fn) {
+void forIndices(DType dtype, const std::byte* indices, int64_t first, int64_t n, int64_t size, bool drop,
+                const Fn& fn) {
   int64_t block[kIndexBlock];
   for (int64_t at = 0; at < n; at += kIndexBlock) {
     const int64_t count = std::min(kIndexBlock, n - at);
@@ -52,7 +53,9 @@ void copyRow(std::byte* dst, const std::byte* src, int64_t bytes) {
 class Gather : public Kernel {
  public:
   Gather(const Layout& t, const Layout& indices, int64_t axis, bool zero, bool grouped)
-      : shape_(t, indices, axis, grouped), indexType_(indices.dtype), zero_(zero),
+      : shape_(t, indices, axis, grouped),
+        indexType_(indices.dtype),
+        zero_(zero),
         rowBytes_(shape_.inner * sizeOf(t.dtype)),
         chunks_(shape_.groups * shape_.outer * shape_.count, rowBytes_ / 4 + 1, 1 << 20),
         name_(fmt::format("gather {} {} by {} on axis {}", nameOf(t.dtype), toString(t.shape),
@@ -61,11 +64,16 @@ class Gather : public Kernel {
   void run(std::span<std::byte* const> operands) const override {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       switch (rowBytes_) {
-        case 1: return runChunk<1>(operands, chunk);
-        case 2: return runChunk<2>(operands, chunk);
-        case 4: return runChunk<4>(operands, chunk);
-        case 8: return runChunk<8>(operands, chunk);
-        default: return runChunk<0>(operands, chunk);
+        case 1:
+          return runChunk<1>(operands, chunk);
+        case 2:
+          return runChunk<2>(operands, chunk);
+        case 4:
+          return runChunk<4>(operands, chunk);
+        case 8:
+          return runChunk<8>(operands, chunk);
+        default:
+          return runChunk<0>(operands, chunk);
       }
     });
   }
@@ -82,14 +90,15 @@ class Gather : public Kernel {
       const std::byte* const table = operands[0] + block * shape_.size * rowBytes_;
       std::byte* const out = operands[2] + row * rowBytes_;
       const int64_t indexBase = block / shape_.outer * shape_.count;
-      forIndices(indexType_, operands[1], indexBase + first, n, shape_.size, zero_, [&](int64_t i, int64_t index) {
-        std::byte* const dst = out + i * rowBytes_;
-        if (index < 0) {
-          std::memset(dst, 0, static_cast<size_t>(rowBytes_));
-        } else {
-          copyRow<kBytes>(dst, table + index * rowBytes_, rowBytes_);
-        }
-      });
+      forIndices(indexType_, operands[1], indexBase + first, n, shape_.size, zero_,
+                 [&](int64_t i, int64_t index) {
+                   std::byte* const dst = out + i * rowBytes_;
+                   if (index < 0) {
+                     std::memset(dst, 0, static_cast<size_t>(rowBytes_));
+                   } else {
+                     copyRow<kBytes>(dst, table + index * rowBytes_, rowBytes_);
+                   }
+                 });
       row += n;
     }
   }
@@ -102,13 +111,18 @@ class Gather : public Kernel {
   std::string name_;
 };
 
-/// A gather from a table that is not contiguous, such as a transposed weight: rows are copied one by one with their
-/// strides, so that the table itself never is.
+/// A gather from a table that is not contiguous, such as a transposed weight: rows are copied one by one with
+/// their strides, so that the table itself never is.
 class StridedGather : public Kernel {
  public:
   StridedGather(const Layout& t, const Layout& indices, int64_t axis, bool zero)
-      : shape_(t, indices, axis, false), t_(t), axis_(static_cast<size_t>(axis)), indexType_(indices.dtype), zero_(zero),
-        elementBytes_(sizeOf(t.dtype)), chunks_(shape_.outer * shape_.count, shape_.inner, 1 << 20),
+      : shape_(t, indices, axis, false),
+        t_(t),
+        axis_(static_cast<size_t>(axis)),
+        indexType_(indices.dtype),
+        zero_(zero),
+        elementBytes_(sizeOf(t.dtype)),
+        chunks_(shape_.outer * shape_.count, shape_.inner, 1 << 20),
         name_(fmt::format("gather {} {} (strided) by {} on axis {}", nameOf(t.dtype), toString(t.shape),
                           toString(indices.shape), axis)) {
     const Layout row(t.dtype, Shape(t.shape.begin() + axis + 1, t.shape.end()),
@@ -125,14 +139,15 @@ class StridedGather : public Kernel {
           offset += block % t_.shape[d] * t_.strides[d];
           block /= t_.shape[d];
         }
-        forIndices(indexType_, operands[1], row % shape_.count, 1, shape_.size, zero_, [&](int64_t, int64_t index) {
-          std::byte* const dst = operands[2] + row * rowBytes;
-          if (index < 0) {
-            std::memset(dst, 0, static_cast<size_t>(rowBytes));
-          } else {
-            row_.run(operands[0] + (offset + index * t_.strides[axis_]) * elementBytes_, dst);
-          }
-        });
+        forIndices(indexType_, operands[1], row % shape_.count, 1, shape_.size, zero_,
+                   [&](int64_t, int64_t index) {
+                     std::byte* const dst = operands[2] + row * rowBytes;
+                     if (index < 0) {
+                       std::memset(dst, 0, static_cast<size_t>(rowBytes));
+                     } else {
+                       row_.run(operands[0] + (offset + index * t_.strides[axis_]) * elementBytes_, dst);
+                     }
+                   });
       }
     });
   }
@@ -150,8 +165,8 @@ class StridedGather : public Kernel {
   std::string name_;
 };
 
-/// dst[o, index[j], :] += factor * values[o, j, :] in the order of j. Work is cut where no two pieces touch the same
-/// element: by outer position and by columns, or by ranges of the axis where rows are short.
+/// dst[o, index[j], :] += factor * values[o, j, :] in the order of j. Work is cut where no two pieces touch
+/// the same element: by outer position and by columns, or by ranges of the axis where rows are short.
 template <typename T, typename Sum>
 class ScatterAdd {
  public:
@@ -172,7 +187,8 @@ class ScatterAdd {
   void run(const std::byte* values, const std::byte* indices, Sum* dst) const {
     const T* const from = reinterpret_cast<const T*>(values);
     parallelFor(shape_.outer * pieces_, [&](int64_t unit) {
-      const int64_t o = unit / pieces_, begin = unit % pieces_ * pieceSize_, end = std::min(begin + pieceSize_, length_);
+      const int64_t o = unit / pieces_, begin = unit % pieces_ * pieceSize_,
+                    end = std::min(begin + pieceSize_, length_);
       const T* const source = from + o * shape_.count * shape_.inner;
       Sum* const target = dst + o * shape_.size * shape_.inner;
       forIndices(indexType_, indices, 0, shape_.count, shape_.size, drop_, [&](int64_t j, int64_t index) {
@@ -220,7 +236,9 @@ class GatherGrad : public Kernel {
   using Sum = std::conditional_t<std::is_same_v<T, Half>, float, T>;
 
   GatherGrad(const Layout& dt, const Layout& indices, int64_t axis, bool drop)
-      : shape_(dt, indices, axis, false), add_(shape_, indices.dtype, drop, 1.0), elements_(dt.numElements()),
+      : shape_(dt, indices, axis, false),
+        add_(shape_, indices.dtype, drop, 1.0),
+        elements_(dt.numElements()),
         chunks_(elements_, 1, 1 << 20),
         name_(fmt::format("gather gradient {} {} by {} on axis {}", nameOf(dt.dtype), toString(dt.shape),
                           toString(indices.shape), axis)) {}
@@ -232,7 +250,8 @@ class GatherGrad : public Kernel {
     } else {
       sums = reinterpret_cast<T*>(operands[2]);
     }
-    parallelFor(chunks_.chunks, [&](int64_t i) { std::fill(sums + chunks_.begin(i), sums + chunks_.end(i), Sum{}); });
+    parallelFor(chunks_.chunks,
+                [&](int64_t i) { std::fill(sums + chunks_.begin(i), sums + chunks_.end(i), Sum{}); });
     add_.run(operands[0], operands[1], sums);
     if constexpr (kConverts) {
       T* const dt = reinterpret_cast<T*>(operands[2]);
@@ -277,17 +296,20 @@ void check(const Layout& t, const Layout& indices, const Layout& out, int64_t ax
   Shape want(t.shape.begin(), t.shape.begin() + axis);
   want.insert(want.end(), indices.shape.begin() + (grouped ? 1 : 0), indices.shape.end());
   want.insert(want.end(), t.shape.begin() + axis + 1, t.shape.end());
-  POPXL_ASSERT(t.dtype == out.dtype && out.shape == want, "t {} {}, indices {}, axis {}, out {} {}", nameOf(t.dtype),
-               toString(t.shape), toString(indices.shape), axis, nameOf(out.dtype), toString(out.shape));
+  POPXL_ASSERT(t.dtype == out.dtype && out.shape == want, "t {} {}, indices {}, axis {}, out {} {}",
+               nameOf(t.dtype), toString(t.shape), toString(indices.shape), axis, nameOf(out.dtype),
+               toString(out.shape));
 }
 
-KernelPtr gatherAny(const Layout& t, const Layout& indices, const Layout& out, int64_t axis, bool zero, bool grouped) {
+KernelPtr gatherAny(const Layout& t, const Layout& indices, const Layout& out, int64_t axis, bool zero,
+                    bool grouped) {
   check(t, indices, out, axis, grouped);
   if (!grouped && !t.isContiguous()) {
     // The kernel reads t with its strides, so t's own layout is declared contiguous to the wrapper.
-    return withContiguous({Layout(t.dtype, t.shape), indices}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
-      return std::make_unique<StridedGather>(t, layouts[1], axis, zero);
-    });
+    return withContiguous({Layout(t.dtype, t.shape), indices}, {out},
+                          [&](const std::vector<Layout>& layouts) -> KernelPtr {
+                            return std::make_unique<StridedGather>(t, layouts[1], axis, zero);
+                          });
   }
   return withContiguous({t, indices}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
     return std::make_unique<Gather>(layouts[0], layouts[1], axis, zero, grouped);

@@ -18,7 +18,8 @@ class NllBase : public Kernel {
   using C = ComputeOf<T>;
 
   NllBase(const NllSpec& spec, int64_t rowCost, const char* what)
-      : spec_(spec), classes_(spec.probs.shape.back()),
+      : spec_(spec),
+        classes_(spec.probs.shape.back()),
         chunks_(spec.labels.numElements(), std::max<int64_t>(rowCost, 32)),
         name_(fmt::format("{} {} {}", what, nameOf(spec.probs.dtype), toString(spec.probs.shape))) {}
   std::string describe() const override { return name_; }
@@ -36,7 +37,8 @@ class NllBase : public Kernel {
     if (spec_.reduction != LossReduction::kMean) return 1;
     if (!spec_.ignoreIndex) return static_cast<double>(std::max<int64_t>(chunks_.rows, 1));
     int64_t count = 0;
-    forLabels(labels, 0, chunks_.rows, [&](int64_t, int64_t label) { count += label != *spec_.ignoreIndex ? 1 : 0; });
+    forLabels(labels, 0, chunks_.rows,
+              [&](int64_t, int64_t label) { count += label != *spec_.ignoreIndex ? 1 : 0; });
     return static_cast<double>(std::max<int64_t>(count, 1));
   }
 
@@ -66,9 +68,12 @@ class NllBase : public Kernel {
 
   double rowLoss(const T* probs, int64_t row, int64_t label) const {
     switch (classify(label)) {
-      case Label::kIgnored: return 0;
-      case Label::kInvalid: return std::numeric_limits<double>::quiet_NaN();
-      case Label::kUsed: break;
+      case Label::kIgnored:
+        return 0;
+      case Label::kInvalid:
+        return std::numeric_limits<double>::quiet_NaN();
+      case Label::kUsed:
+        break;
     }
     const C p = compute(probs[row * classes_ + label]);
     if (spec_.logProb) return -p;
@@ -108,8 +113,9 @@ class Nll : public NllBase<T> {
   void run(std::span<std::byte* const> operands) const override {
     const T* const probs = reinterpret_cast<const T*>(operands[0]);
     auto* const sums = reinterpret_cast<double*>(operands[3]);
-    parallelFor(this->chunks_.chunks,
-                [&](int64_t chunk) { sums[chunk] = this->chunkLoss(probs, operands[1], operands[2], chunk); });
+    parallelFor(this->chunks_.chunks, [&](int64_t chunk) {
+      sums[chunk] = this->chunkLoss(probs, operands[1], operands[2], chunk);
+    });
     this->finishLoss(sums, this->divisor(operands[1]), operands[2]);
   }
   int64_t scratchBytes() const override { return std::max<int64_t>(this->sumBytes(), 64); }
@@ -129,9 +135,11 @@ class NllGrad : public NllBase<T> {
     const bool perRow = this->spec_.reduction == LossReduction::kNone;
     const double scale = perRow ? 0 : readNumber(this->spec_.loss.dtype, operands[2], 0) / divisor;
     parallelFor(this->chunks_.chunks, [&](int64_t chunk) {
-      this->forLabels(operands[1], this->chunks_.begin(chunk), this->chunks_.end(chunk), [&](int64_t row, int64_t label) {
-        rowGrad(probs, row, label, perRow ? readNumber(this->spec_.loss.dtype, operands[2], row) : scale, dprobs);
-      });
+      this->forLabels(
+          operands[1], this->chunks_.begin(chunk), this->chunks_.end(chunk), [&](int64_t row, int64_t label) {
+            rowGrad(probs, row, label, perRow ? readNumber(this->spec_.loss.dtype, operands[2], row) : scale,
+                    dprobs);
+          });
     });
   }
 
@@ -161,7 +169,8 @@ class NllWithSoftmaxGrad : public NllBase<T> {
   using typename NllBase<T>::Label;
 
   NllWithSoftmaxGrad(const NllSpec& spec, const Layout& lossGrad)
-      : NllBase<T>(spec, 2 * spec.probs.shape.back(), "nll with softmax gradient"), gradType_(lossGrad.dtype),
+      : NllBase<T>(spec, 2 * spec.probs.shape.back(), "nll with softmax gradient"),
+        gradType_(lossGrad.dtype),
         perRow_(lossGrad.numElements() != 1) {}
 
   void run(std::span<std::byte* const> operands) const override {
@@ -174,9 +183,11 @@ class NllWithSoftmaxGrad : public NllBase<T> {
     parallelFor(this->chunks_.chunks, [&](int64_t chunk) {
       sums[chunk] = this->chunkLoss(probs, operands[1], operands[3], chunk);
       C* const buffer = reinterpret_cast<C*>(scratch + this->sumBytes() + chunk * bufferBytes());
-      this->forLabels(operands[1], this->chunks_.begin(chunk), this->chunks_.end(chunk), [&](int64_t row, int64_t label) {
-        rowGrad(probs, row, label, perRow_ ? readNumber(gradType_, operands[2], row) / divisor : scale, buffer, dx);
-      });
+      this->forLabels(
+          operands[1], this->chunks_.begin(chunk), this->chunks_.end(chunk), [&](int64_t row, int64_t label) {
+            rowGrad(probs, row, label, perRow_ ? readNumber(gradType_, operands[2], row) / divisor : scale,
+                    buffer, dx);
+          });
     });
     this->finishLoss(sums, divisor, operands[3]);
   }
@@ -218,8 +229,8 @@ void check(const NllSpec& spec) {
   const int64_t rows = spec.labels.numElements();
   POPXL_ASSERT(rows * spec.probs.shape.back() == spec.probs.numElements(), "probs {} labels {}",
                toString(spec.probs.shape), toString(spec.labels.shape));
-  POPXL_ASSERT(spec.loss.numElements() == (spec.reduction == LossReduction::kNone ? rows : 1), "loss {} labels {}",
-               toString(spec.loss.shape), toString(spec.labels.shape));
+  POPXL_ASSERT(spec.loss.numElements() == (spec.reduction == LossReduction::kNone ? rows : 1),
+               "loss {} labels {}", toString(spec.loss.shape), toString(spec.labels.shape));
 }
 
 }  // namespace
@@ -238,26 +249,29 @@ KernelPtr makeNllGrad(NllSpec spec, Layout dprobs) {
   check(spec);
   POPXL_ASSERT(dprobs.dtype == spec.probs.dtype && dprobs.shape == spec.probs.shape, "dprobs {} {}",
                nameOf(dprobs.dtype), toString(dprobs.shape));
-  return withContiguous({spec.probs, spec.labels, spec.loss}, {dprobs}, [&](const std::vector<Layout>& layouts) {
-    const NllSpec dense{layouts[0], layouts[1], layouts[2], spec.reduction, spec.ignoreIndex, spec.logProb};
-    return dispatchFloat(dense.probs.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<NllGrad<T>>(dense);
-    });
-  });
+  return withContiguous(
+      {spec.probs, spec.labels, spec.loss}, {dprobs}, [&](const std::vector<Layout>& layouts) {
+        const NllSpec dense{layouts[0],     layouts[1],       layouts[2],
+                            spec.reduction, spec.ignoreIndex, spec.logProb};
+        return dispatchFloat(dense.probs.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+          return std::make_unique<NllGrad<T>>(dense);
+        });
+      });
 }
 
 KernelPtr makeNllWithSoftmaxGrad(NllSpec spec, Layout lossGrad, Layout dx) {
   check(spec);
   POPXL_ASSERT(!spec.logProb && dx.dtype == spec.probs.dtype && dx.shape == spec.probs.shape, "dx {} {}",
                nameOf(dx.dtype), toString(dx.shape));
-  POPXL_ASSERT(lossGrad.numElements() == 1 || lossGrad.numElements() == spec.labels.numElements(), "loss gradient {}",
-               toString(lossGrad.shape));
-  return withContiguous({spec.probs, spec.labels, lossGrad}, {spec.loss, dx}, [&](const std::vector<Layout>& layouts) {
-    const NllSpec dense{layouts[0], layouts[1], layouts[3], spec.reduction, spec.ignoreIndex, false};
-    return dispatchFloat(dense.probs.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<NllWithSoftmaxGrad<T>>(dense, layouts[2]);
-    });
-  });
+  POPXL_ASSERT(lossGrad.numElements() == 1 || lossGrad.numElements() == spec.labels.numElements(),
+               "loss gradient {}", toString(lossGrad.shape));
+  return withContiguous(
+      {spec.probs, spec.labels, lossGrad}, {spec.loss, dx}, [&](const std::vector<Layout>& layouts) {
+        const NllSpec dense{layouts[0], layouts[1], layouts[3], spec.reduction, spec.ignoreIndex, false};
+        return dispatchFloat(dense.probs.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+          return std::make_unique<NllWithSoftmaxGrad<T>>(dense, layouts[2]);
+        });
+      });
 }
 
 }  // namespace popxl::kernels

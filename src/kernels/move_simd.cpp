@@ -57,7 +57,8 @@ void floatsToHalf(const float* x, uint16_t* y, int64_t n) {
 void streamBytes(const std::byte* src, std::byte* dst, int64_t bytes) {
   const hn::ScalableTag<uint8_t> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % static_cast<uintptr_t>(lanes));
+  const auto misaligned =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) % static_cast<uintptr_t>(lanes));
   const int64_t head = std::min(bytes, misaligned == 0 ? 0 : lanes - misaligned);
   std::memcpy(dst, src, static_cast<size_t>(head));
   const auto* in = reinterpret_cast<const uint8_t*>(src);
@@ -108,21 +109,23 @@ template <typename T>
 void transposeTyped(const std::byte* src, int64_t srcStride, std::byte* dst, int64_t dstStride, int64_t rows,
                     int64_t columns) {
   constexpr int64_t kSize = sizeof(T), kSide = 16 / kSize;
-  // Squares that leave both sides' lines in L1.
-  constexpr int64_t kTile = 64;
+  // Squares of one cache line a row: strides of a power of two put all rows of a square into the same few
+  // sets.
+  constexpr int64_t kTile = 64 / kSize;
   for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
     const int64_t r1 = std::min(rows, r0 + kTile), rBlocks = r0 + (r1 - r0) / kSide * kSide;
     for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
       const int64_t c1 = std::min(columns, c0 + kTile), cBlocks = c0 + (c1 - c0) / kSide * kSide;
       for (int64_t c = c0; c < cBlocks; c += kSide) {
         for (int64_t r = r0; r < rBlocks; r += kSide) {
-          transposeBlock<T>(src + r * srcStride + c * kSize, srcStride, dst + c * dstStride + r * kSize, dstStride);
+          transposeBlock<T>(src + r * srcStride + c * kSize, srcStride, dst + c * dstStride + r * kSize,
+                            dstStride);
         }
       }
-      transposeScalar<T>(src + rBlocks * srcStride + c0 * kSize, srcStride, dst + c0 * dstStride + rBlocks * kSize,
-                         dstStride, r1 - rBlocks, c1 - c0);
-      transposeScalar<T>(src + r0 * srcStride + cBlocks * kSize, srcStride, dst + cBlocks * dstStride + r0 * kSize,
-                         dstStride, rBlocks - r0, c1 - cBlocks);
+      transposeScalar<T>(src + rBlocks * srcStride + c0 * kSize, srcStride,
+                         dst + c0 * dstStride + rBlocks * kSize, dstStride, r1 - rBlocks, c1 - c0);
+      transposeScalar<T>(src + r0 * srcStride + cBlocks * kSize, srcStride,
+                         dst + cBlocks * dstStride + r0 * kSize, dstStride, rBlocks - r0, c1 - cBlocks);
     }
   }
 }
@@ -130,10 +133,14 @@ void transposeTyped(const std::byte* src, int64_t srcStride, std::byte* dst, int
 void transpose(const std::byte* src, int64_t srcStride, std::byte* dst, int64_t dstStride, int64_t rows,
                int64_t columns, int64_t elementBytes) {
   switch (elementBytes) {
-    case 1: return transposeTyped<uint8_t>(src, srcStride, dst, dstStride, rows, columns);
-    case 2: return transposeTyped<uint16_t>(src, srcStride, dst, dstStride, rows, columns);
-    case 4: return transposeTyped<uint32_t>(src, srcStride, dst, dstStride, rows, columns);
-    default: return transposeTyped<uint64_t>(src, srcStride, dst, dstStride, rows, columns);
+    case 1:
+      return transposeTyped<uint8_t>(src, srcStride, dst, dstStride, rows, columns);
+    case 2:
+      return transposeTyped<uint16_t>(src, srcStride, dst, dstStride, rows, columns);
+    case 4:
+      return transposeTyped<uint32_t>(src, srcStride, dst, dstStride, rows, columns);
+    default:
+      return transposeTyped<uint64_t>(src, srcStride, dst, dstStride, rows, columns);
   }
 }
 

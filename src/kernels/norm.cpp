@@ -8,17 +8,24 @@
 namespace popxl::kernels {
 namespace {
 
-/// Sizes that the forward and the gradient share. A row is one group of one sample: channels_ channels of space_ elements.
+/// Sizes that the forward and the gradient share. A row is one group of one sample: channels_ channels of
+/// space_ elements.
 template <typename T>
 class GroupNormBase : public Kernel {
  public:
   using C = ComputeOf<T>;
 
   GroupNormBase(const GroupNormSpec& spec, const char* what)
-      : spec_(spec), allChannels_(spec.x.shape[1]), channels_(allChannels_ / spec.groups),
-        space_(allChannels_ == 0 ? 0 : spec.x.numElements() / std::max<int64_t>(spec.x.shape[0] * allChannels_, 1)),
-        length_(channels_ * space_), chunks_(spec.x.shape[0] * spec.groups, 4 * length_),
-        name_(fmt::format("{} {} {} groups {}", what, nameOf(spec.x.dtype), toString(spec.x.shape), spec.groups)) {}
+      : spec_(spec),
+        allChannels_(spec.x.shape[1]),
+        channels_(allChannels_ / spec.groups),
+        space_(allChannels_ == 0
+                   ? 0
+                   : spec.x.numElements() / std::max<int64_t>(spec.x.shape[0] * allChannels_, 1)),
+        length_(channels_ * space_),
+        chunks_(spec.x.shape[0] * spec.groups, 4 * length_),
+        name_(fmt::format("{} {} {} groups {}", what, nameOf(spec.x.dtype), toString(spec.x.shape),
+                          spec.groups)) {}
   std::string describe() const override { return name_; }
   double flops() const override { return 8.0 * static_cast<double>(chunks_.rows * length_); }
 
@@ -53,7 +60,8 @@ class GroupNorm : public GroupNormBase<T> {
   void run(std::span<std::byte* const> operands) const override {
     std::byte* const scratch = operands[6];
     const C* const weight = this->parameter(operands[1], reinterpret_cast<C*>(scratch));
-    const C* const bias = this->parameter(operands[2], reinterpret_cast<C*>(scratch + this->parameterBytes()));
+    const C* const bias =
+        this->parameter(operands[2], reinterpret_cast<C*>(scratch + this->parameterBytes()));
     parallelFor(this->chunks_.chunks, [&](int64_t chunk) {
       C* const buffer = reinterpret_cast<C*>(scratch + 2 * this->parameterBytes() + chunk * this->rowBytes());
       for (int64_t row = this->chunks_.begin(chunk); row < this->chunks_.end(chunk); ++row) {
@@ -66,7 +74,8 @@ class GroupNorm : public GroupNormBase<T> {
   }
 
  private:
-  void normaliseRow(std::span<std::byte* const> operands, int64_t row, const C* weight, const C* bias, C* buffer) const {
+  void normaliseRow(std::span<std::byte* const> operands, int64_t row, const C* weight, const C* bias,
+                    C* buffer) const {
     const auto& ops = simd::rowOps<C>();
     const int64_t n = this->length_, first = this->channelOf(row);
     T* const y = reinterpret_cast<T*>(operands[3]) + row * n;
@@ -115,12 +124,14 @@ class GroupNormGrad : public GroupNormBase<T> {
                              2 * this->parameterBytes() / this->kSize);
     }
     for (int i = 0; i < 2; ++i) {
-      convertFromCompute(this->spec_.weight.dtype, reinterpret_cast<const C*>(partial + i * this->parameterBytes()),
-                         this->allChannels_, operands[static_cast<size_t>(6 + i)]);
+      convertFromCompute(this->spec_.weight.dtype,
+                         reinterpret_cast<const C*>(partial + i * this->parameterBytes()), this->allChannels_,
+                         operands[static_cast<size_t>(6 + i)]);
     }
   }
   int64_t scratchBytes() const override {
-    return std::max<int64_t>(this->parameterBytes() + std::max<int64_t>(this->chunks_.chunks, 1) * chunkBytes(), 64);
+    return std::max<int64_t>(
+        this->parameterBytes() + std::max<int64_t>(this->chunks_.chunks, 1) * chunkBytes(), 64);
   }
 
  private:
@@ -134,7 +145,8 @@ class GroupNormGrad : public GroupNormBase<T> {
     C* const dbias = reinterpret_cast<C*>(mine + this->parameterBytes()) + first;
     std::byte* const buffers = mine + 2 * this->parameterBytes();
     C* const dyBuffer = reinterpret_cast<C*>(buffers + this->rowBytes());
-    const C* const x = loadRow(reinterpret_cast<const T*>(operands[0]) + row * n, reinterpret_cast<C*>(buffers), n);
+    const C* const x =
+        loadRow(reinterpret_cast<const T*>(operands[0]) + row * n, reinterpret_cast<C*>(buffers), n);
     const C* const dy = loadRow(reinterpret_cast<const T*>(operands[4]) + row * n, dyBuffer, n);
     const C mean = static_cast<C>(readNumber(this->spec_.mean.dtype, operands[2], row));
     const C inv = static_cast<C>(readNumber(this->spec_.mean.dtype, operands[3], row));
@@ -144,7 +156,8 @@ class GroupNormGrad : public GroupNormBase<T> {
     C sums[2] = {0, 0};
     if (space == 1) {
       ops.normGradSums(x, dy, w, mean, inv, dweight, dbias, sums, n);
-      ops.normGradInput(x, dy, w, mean, inv, sums[0] / static_cast<C>(n), sums[1] / static_cast<C>(n), out, n);
+      ops.normGradInput(x, dy, w, mean, inv, sums[0] / static_cast<C>(n), sums[1] / static_cast<C>(n), out,
+                        n);
     } else {
       for (int64_t c = 0; c < this->channels_; ++c) {
         C channel[2];
@@ -170,8 +183,10 @@ class BatchNormInference : public Kernel {
   using C = ComputeOf<T>;
 
   BatchNormInference(const Layout& x, DType parameters, double eps)
-      : parameters_(parameters), channels_(x.shape[1]),
-        space_(x.numElements() / std::max<int64_t>(x.shape[0] * channels_, 1)), eps_(eps),
+      : parameters_(parameters),
+        channels_(x.shape[1]),
+        space_(x.numElements() / std::max<int64_t>(x.shape[0] * channels_, 1)),
+        eps_(eps),
         chunks_(space_ == 1 ? x.shape[0] : x.shape[0] * channels_, 2 * length()),
         name_(fmt::format("batch norm {} {}", nameOf(x.dtype), toString(x.shape))) {}
 
@@ -238,25 +253,26 @@ void check(const GroupNormSpec& spec, const Layout& other) {
 
 KernelPtr makeGroupNorm(GroupNormSpec spec, Layout y) {
   check(spec, y);
-  return withContiguous({spec.x, spec.weight, spec.weight}, {y, spec.mean, spec.mean},
-                        [&](const std::vector<Layout>& layouts) {
-    const GroupNormSpec dense{layouts[0], layouts[1], layouts[4], spec.groups, spec.eps};
-    return dispatchFloat(dense.x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<GroupNorm<T>>(dense);
-    });
-  });
+  return withContiguous(
+      {spec.x, spec.weight, spec.weight}, {y, spec.mean, spec.mean}, [&](const std::vector<Layout>& layouts) {
+        const GroupNormSpec dense{layouts[0], layouts[1], layouts[4], spec.groups, spec.eps};
+        return dispatchFloat(dense.x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+          return std::make_unique<GroupNorm<T>>(dense);
+        });
+      });
 }
 
 KernelPtr makeGroupNormGrad(GroupNormSpec spec, Layout dy, Layout dx) {
   check(spec, dy);
   check(spec, dx);
-  return withContiguous({spec.x, spec.weight, spec.mean, spec.mean, dy}, {dx, spec.weight, spec.weight},
-                        [&](const std::vector<Layout>& layouts) {
-    const GroupNormSpec dense{layouts[0], layouts[1], layouts[2], spec.groups, spec.eps};
-    return dispatchFloat(dense.x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<GroupNormGrad<T>>(dense);
-    });
-  });
+  return withContiguous(
+      {spec.x, spec.weight, spec.mean, spec.mean, dy}, {dx, spec.weight, spec.weight},
+      [&](const std::vector<Layout>& layouts) {
+        const GroupNormSpec dense{layouts[0], layouts[1], layouts[2], spec.groups, spec.eps};
+        return dispatchFloat(dense.x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+          return std::make_unique<GroupNormGrad<T>>(dense);
+        });
+      });
 }
 
 KernelPtr makeBatchNormInference(Layout x, Layout parameter, Layout y, double eps) {
@@ -264,11 +280,12 @@ KernelPtr makeBatchNormInference(Layout x, Layout parameter, Layout y, double ep
                toString(y.shape));
   POPXL_ASSERT(parameter.numElements() == x.shape[1], "parameter {} of x {}", toString(parameter.shape),
                toString(x.shape));
-  return withContiguous({x, parameter, parameter, parameter, parameter}, {y}, [&](const std::vector<Layout>& layouts) {
-    return dispatchFloat(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<BatchNormInference<T>>(layouts[0], layouts[1].dtype, eps);
-    });
-  });
+  return withContiguous({x, parameter, parameter, parameter, parameter}, {y},
+                        [&](const std::vector<Layout>& layouts) {
+                          return dispatchFloat(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+                            return std::make_unique<BatchNormInference<T>>(layouts[0], layouts[1].dtype, eps);
+                          });
+                        });
 }
 
 }  // namespace popxl::kernels

@@ -27,7 +27,8 @@ Seed readSeed(const std::byte* memory) {
   return seed;
 }
 
-/// The words of blocks block ... covering n words, rounded up to whole steps, into `out` (room for kBufferWords).
+/// The words of blocks block ... covering n words, rounded up to whole steps, into `out` (room for
+/// kBufferWords).
 void fillWords(const Seed& seed, uint32_t stream, uint64_t block, int64_t n, uint32_t* out) {
   const int64_t whole = (n + simd::kRandomStep - 1) / simd::kRandomStep * simd::kRandomStep;
   if ((block >> 32) == ((block + static_cast<uint64_t>(whole / 4)) >> 32)) {
@@ -35,7 +36,8 @@ void fillWords(const Seed& seed, uint32_t stream, uint64_t block, int64_t n, uin
     return;
   }
   for (int64_t i = 0; i < whole; i += 4) {
-    const auto four = philoxElements(seed.words[0], seed.words[1], block + static_cast<uint64_t>(i / 4), stream);
+    const auto four =
+        philoxElements(seed.words[0], seed.words[1], block + static_cast<uint64_t>(i / 4), stream);
     std::copy(four.begin(), four.end(), out + i);
   }
 }
@@ -51,14 +53,16 @@ ComputeOf<T> mostBelow(double low, double high) {
   if (!(low < high)) return static_cast<ComputeOf<T>>(low);
   if constexpr (std::is_same_v<T, Half>) {
     uint16_t bits = floatToHalf(static_cast<float>(high));
-    while (halfToFloat(bits) >= high) {  // at most twice: to below by magnitude, with 0 stepping to the negatives
+    while (halfToFloat(bits) >=
+           high) {  // at most twice: to below by magnitude, with 0 stepping to the negatives
       const bool negative = (bits & 0x8000u) != 0;
       bits = static_cast<uint16_t>((bits & 0x7fffu) == 0 ? 0x8001u : negative ? bits + 1u : bits - 1u);
     }
     return halfToFloat(bits);
   } else {
     const T rounded = static_cast<T>(high);
-    return static_cast<double>(rounded) < high ? rounded : std::nextafter(rounded, -std::numeric_limits<T>::infinity());
+    return static_cast<double>(rounded) < high ? rounded
+                                               : std::nextafter(rounded, -std::numeric_limits<T>::infinity());
   }
 }
 
@@ -132,9 +136,11 @@ class RandomInteger : public Kernel {
     parallelFor((n_ + chunk - 1) / chunk, [&](int64_t i) {
       alignas(64) uint32_t words[kBufferWords];
       const int64_t first = i * chunk, count = std::min(chunk, n_ - first);
-      fillWords(seed, stream_, static_cast<uint64_t>(first * (wide ? 2 : 1) / 4), count * (wide ? 2 : 1), words);
+      fillWords(seed, stream_, static_cast<uint64_t>(first * (wide ? 2 : 1) / 4), count * (wide ? 2 : 1),
+                words);
       for (int64_t k = 0; k < count; ++k) {
-        const uint64_t bits = wide ? words[2 * k] | uint64_t{words[2 * k + 1]} << 32 : uint64_t{words[k]} << 32;
+        const uint64_t bits =
+            wide ? words[2 * k] | uint64_t{words[2 * k + 1]} << 32 : uint64_t{words[k]} << 32;
         const auto offset = static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * range_) >> 64);
         out[first + k] = static_cast<T>(static_cast<uint64_t>(low_) + offset);
       }
@@ -183,13 +189,16 @@ KernelPtr makeUniform(Layout out, double low, double high, uint32_t stream) {
       using C = ComputeOf<T>;
       const C from = static_cast<C>(low), range = static_cast<C>(std::max(high - low, 0.0));
       const C most = mostBelow<T>(low, high);
-      return makeRandomFloat<T>(n, stream, [=](const uint32_t* words, C* values, int64_t count) {
-        if constexpr (sizeof(C) == 4) {
-          simd::randomOps().uniformFloat(words, from, range, most, values, count);
-        } else {
-          simd::randomOps().uniformDouble(words, from, range, most, values, count);
-        }
-      }, std::move(name));
+      return makeRandomFloat<T>(
+          n, stream,
+          [=](const uint32_t* words, C* values, int64_t count) {
+            if constexpr (sizeof(C) == 4) {
+              simd::randomOps().uniformFloat(words, from, range, most, values, count);
+            } else {
+              simd::randomOps().uniformDouble(words, from, range, most, values, count);
+            }
+          },
+          std::move(name));
     }
   });
 }
@@ -200,13 +209,16 @@ KernelPtr makeNormal(const Layout& out, double mean, double std, uint32_t stream
   return dispatchFloat(out.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
     using C = ComputeOf<T>;
     const C center = static_cast<C>(mean), width = static_cast<C>(std);
-    return makeRandomFloat<T>(n, stream, [=](const uint32_t* words, C* values, int64_t count) {
-      if constexpr (sizeof(C) == 4) {
-        simd::randomOps().normalFloat(words, center, width, values, count);
-      } else {
-        simd::randomOps().normalDouble(words, center, width, values, count);
-      }
-    }, std::move(name));
+    return makeRandomFloat<T>(
+        n, stream,
+        [=](const uint32_t* words, C* values, int64_t count) {
+          if constexpr (sizeof(C) == 4) {
+            simd::randomOps().normalFloat(words, center, width, values, count);
+          } else {
+            simd::randomOps().normalDouble(words, center, width, values, count);
+          }
+        },
+        std::move(name));
   });
 }
 

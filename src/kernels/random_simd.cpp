@@ -40,7 +40,8 @@ void words(uint32_t seed0, uint32_t seed1, uint32_t stream, uint64_t block, int6
   const auto m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
   const auto step0 = hn::Set(d, 0x9E3779B9u), step1 = hn::Set(d, 0xBB67AE85u);
   for (int64_t i = 0; i < n; i += 4 * lanes) {
-    auto c0 = hn::Add(hn::Set(d, static_cast<uint32_t>(block + static_cast<uint64_t>(i / 4))), hn::Iota(d, 0u));
+    auto c0 =
+        hn::Add(hn::Set(d, static_cast<uint32_t>(block + static_cast<uint64_t>(i / 4))), hn::Iota(d, 0u));
     auto c1 = hn::Set(d, static_cast<uint32_t>(block >> 32)), c2 = hn::Set(d, stream);
     auto c3 = hn::Set(d, static_cast<uint32_t>(PhiloxUse::kElements));
     auto k0 = hn::Set(d, seed0), k1 = hn::Set(d, seed1);
@@ -97,12 +98,13 @@ HWY_INLINE void normalLoop(const U* words, C mean, C std, C* out, int64_t n) {
       const hn::RebindToSigned<decltype(d)> di;
       const auto high = hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<8>(first)));
       const auto low = hn::ConvertTo(d, hn::BitCast(di, hn::And(first, hn::Set(du, U{255}))));
-      u = hn::MulAdd(high, hn::Set(d, C{0x1p-24f}), hn::Mul(hn::Add(low, hn::Set(d, C{1})), hn::Set(d, C{0x1p-32f})));
+      u = hn::MulAdd(high, hn::Set(d, C{0x1p-24f}),
+                     hn::Mul(hn::Add(low, hn::Set(d, C{1})), hn::Set(d, C{0x1p-32f})));
     }
     const auto radius = hn::Mul(vs, hn::Sqrt(hn::Max(hn::Mul(minusTwo, hn::Log(d, u)), hn::Zero(d))));
     const auto angle = hn::Mul(turn, unit(d, second, 0));
-    hn::StoreInterleaved2(hn::MulAdd(radius, hn::Cos(d, angle), vm), hn::MulAdd(radius, hn::Sin(d, angle), vm), d,
-                          out + i);
+    hn::StoreInterleaved2(hn::MulAdd(radius, hn::Cos(d, angle), vm),
+                          hn::MulAdd(radius, hn::Sin(d, angle), vm), d, out + i);
   }
 }
 

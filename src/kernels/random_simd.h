@@ -8,7 +8,8 @@ namespace popxl::kernels::simd {
 inline constexpr int64_t kRandomStep = 64;
 
 struct RandomOps {
-  /// out[4 * i + w] = word w of block `block` + i; n words, a multiple of kRandomStep; the blocks do not pass 2^32.
+  /// out[4 * i + w] = word w of block `block` + i; n words, a multiple of kRandomStep; the blocks do not pass
+  /// 2^32.
   void (*words)(uint32_t seed0, uint32_t seed1, uint32_t stream, uint64_t block, int64_t n, uint32_t* out);
   /// min(low + u * range, most), u in [0, 1) of 24 bits a word, or 53 bits for two words.
   void (*uniformFloat)(const uint32_t* words, float low, float range, float most, float* out, int64_t n);

@@ -42,7 +42,8 @@ int64_t toIndex(T value) {
     return value;
   } else {
     const double number = toDouble(value);
-    return std::fabs(number) < 0x1p62 && number == std::trunc(number) ? static_cast<int64_t>(number) : kBadIndex;
+    return std::fabs(number) < 0x1p62 && number == std::trunc(number) ? static_cast<int64_t>(number)
+                                                                      : kBadIndex;
   }
 }
 
@@ -146,7 +147,8 @@ RowChunks::RowChunks(int64_t numRows, int64_t cost, int64_t limit) : rows(numRow
   chunks = (rows + perChunk - 1) / perChunk;
 }
 
-KernelPtr withContiguous(const std::vector<Layout>& ins, const std::vector<Layout>& outs, const MakeContiguous& make) {
+KernelPtr withContiguous(const std::vector<Layout>& ins, const std::vector<Layout>& outs,
+                         const MakeContiguous& make) {
   std::vector<Layout> layouts = ins;
   layouts.insert(layouts.end(), outs.begin(), outs.end());
   POPXL_ASSERT(layouts.size() < ContiguousKernel::kMaxOperands, "{} operands", layouts.size());

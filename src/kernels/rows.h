@@ -12,8 +12,8 @@
 #include "kernels/parallel.h"
 #include "kernels/rows_simd.h"
 
-// What the row kernels (softmax, norms, losses, gathers, ...) share. They work on contiguous memory; withContiguous and
-// axisLast bring everything else into that form.
+// What the row kernels (softmax, norms, losses, gathers, ...) share. They work on contiguous memory;
+// withContiguous and axisLast bring everything else into that form.
 
 namespace popxl::kernels {
 
@@ -30,10 +30,15 @@ using ComputeOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <typename Fn>
 auto dispatchFloat(DType dtype, const Fn& fn) {
   switch (dtype) {
-    case DType::kFloat16: return fn(std::type_identity<Half>());
-    case DType::kFloat32: return fn(std::type_identity<float>());
-    case DType::kFloat64: return fn(std::type_identity<double>());
-    default: POPXL_ASSERT(false, "dtype {} is not float16, float32 or float64", nameOf(dtype)); std::abort();
+    case DType::kFloat16:
+      return fn(std::type_identity<Half>());
+    case DType::kFloat32:
+      return fn(std::type_identity<float>());
+    case DType::kFloat64:
+      return fn(std::type_identity<double>());
+    default:
+      POPXL_ASSERT(false, "dtype {} is not float16, float32 or float64", nameOf(dtype));
+      std::abort();
   }
 }
 
@@ -41,24 +46,35 @@ auto dispatchFloat(DType dtype, const Fn& fn) {
 template <typename Fn>
 auto dispatchNumber(DType dtype, const Fn& fn) {
   switch (dtype) {
-    case DType::kInt8: return fn(std::type_identity<int8_t>());
-    case DType::kInt16: return fn(std::type_identity<int16_t>());
-    case DType::kInt32: return fn(std::type_identity<int32_t>());
-    case DType::kInt64: return fn(std::type_identity<int64_t>());
+    case DType::kInt8:
+      return fn(std::type_identity<int8_t>());
+    case DType::kInt16:
+      return fn(std::type_identity<int16_t>());
+    case DType::kInt32:
+      return fn(std::type_identity<int32_t>());
+    case DType::kInt64:
+      return fn(std::type_identity<int64_t>());
     case DType::kBool:
-    case DType::kUInt8: return fn(std::type_identity<uint8_t>());
-    case DType::kUInt16: return fn(std::type_identity<uint16_t>());
-    case DType::kUInt32: return fn(std::type_identity<uint32_t>());
-    case DType::kUInt64: return fn(std::type_identity<uint64_t>());
-    default: return dispatchFloat(dtype, fn);
+    case DType::kUInt8:
+      return fn(std::type_identity<uint8_t>());
+    case DType::kUInt16:
+      return fn(std::type_identity<uint16_t>());
+    case DType::kUInt32:
+      return fn(std::type_identity<uint32_t>());
+    case DType::kUInt64:
+      return fn(std::type_identity<uint64_t>());
+    default:
+      return dispatchFloat(dtype, fn);
   }
 }
 
-/// Element i as a double, of any real dtype; and back (floats round to nearest even, integers truncate and saturate).
+/// Element i as a double, of any real dtype; and back (floats round to nearest even, integers truncate and
+/// saturate).
 double readNumber(DType dtype, const std::byte* base, int64_t i);
 void writeNumber(DType dtype, std::byte* base, int64_t i, double value);
 
-/// Elements first ... first + n - 1 as int64. Unsigned values above its range, fractions and NaN give kBadIndex.
+/// Elements first ... first + n - 1 as int64. Unsigned values above its range, fractions and NaN give
+/// kBadIndex.
 void readIndices(DType dtype, const std::byte* base, int64_t first, int64_t n, int64_t* out);
 inline constexpr int64_t kBadIndex = INT64_MIN;
 
@@ -108,11 +124,12 @@ struct RowChunks {
   int64_t rows = 0, perChunk = 1, chunks = 0;
 };
 
-/// `make` builds a kernel for contiguous layouts. Where a layout of `ins` or `outs` is not contiguous, the result copies
-/// that operand to or from contiguous scratch memory around it; otherwise it is the kernel itself. `make` receives ins,
-/// then outs, all contiguous; operands of the result are in the same order.
+/// `make` builds a kernel for contiguous layouts. Where a layout of `ins` or `outs` is not contiguous, the
+/// result copies that operand to or from contiguous scratch memory around it; otherwise it is the kernel
+/// itself. `make` receives ins, then outs, all contiguous; operands of the result are in the same order.
 using MakeContiguous = std::function<KernelPtr(const std::vector<Layout>& layouts)>;
-KernelPtr withContiguous(const std::vector<Layout>& ins, const std::vector<Layout>& outs, const MakeContiguous& make);
+KernelPtr withContiguous(const std::vector<Layout>& ins, const std::vector<Layout>& outs,
+                         const MakeContiguous& make);
 
 /// `layout` with dimension `axis` moved to the end: the same memory, seen differently.
 Layout axisLast(const Layout& layout, int64_t axis);

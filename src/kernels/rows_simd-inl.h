@@ -18,14 +18,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Whether masked loads and stores touch no memory behind a false mask element.
 #undef POPXL_MASKED_MEMORY
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_SVE || \
-    HWY_TARGET == HWY_SVE2
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || \
+    HWY_TARGET == HWY_SVE || HWY_TARGET == HWY_SVE2
 #define POPXL_MASKED_MEMORY 1
 #else
 #define POPXL_MASKED_MEMORY 0
 #endif
 
-/// The first `left` elements at p (all lanes when left is not less), `pad` in the others; touches nothing beyond.
+/// The first `left` elements at p (all lanes when left is not less), `pad` in the others; touches nothing
+/// beyond.
 template <class D, class V>
 HWY_INLINE V loadTail(D d, const hn::TFromD<D>* p, int64_t left, V pad) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -79,8 +80,8 @@ HWY_INLINE void map(int64_t n, C* out, const Fn& fn) {
   }
 }
 
-/// Sum over [0, n): four running vectors, each folded as acc = fn(load, acc). Lanes beyond n load `pad`, for which fn
-/// must leave acc alone.
+/// Sum over [0, n): four running vectors, each folded as acc = fn(load, acc). Lanes beyond n load `pad`, for
+/// which fn must leave acc alone.
 template <typename C, class Fn>
 HWY_INLINE C reduceSumPadded(int64_t n, C pad, const Fn& fn) {
   const hn::ScalableTag<C> d;
@@ -111,8 +112,9 @@ inline constexpr double kInverseFactorials[] = {1.0 / 479001600, 1.0 / 39916800,
                                                 1.0 / 40320,     1.0 / 5040,     1.0 / 720,     1.0 / 120,
                                                 1.0 / 24,        1.0 / 6,        1.0 / 2};
 
-/// exp(x) for x <= 0 (or NaN, which stays NaN) with at most 2 units in the last place of error; results below the
-/// smallest normal number are 0. x = n ln2 + r with |r| <= ln2 / 2, exp(r) by a polynomial, 2^n by exponent bits.
+/// exp(x) for x <= 0 (or NaN, which stays NaN) with at most 2 units in the last place of error; results below
+/// the smallest normal number are 0. x = n ln2 + r with |r| <= ln2 / 2, exp(r) by a polynomial, 2^n by
+/// exponent bits.
 template <class D>
 HWY_INLINE hn::Vec<D> expNonPositive(D d, hn::Vec<D> x) {
   using C = hn::TFromD<D>;
@@ -129,7 +131,8 @@ HWY_INLINE hn::Vec<D> expNonPositive(D d, hn::Vec<D> x) {
     const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
     return hn::IfThenZeroElse(hn::Lt(x, k(-87.3365)), hn::Mul(p, hn::BitCast(d, power)));
   } else {
-    const auto r = hn::NegMulAdd(n, k(1.90821492927058770002e-10), hn::NegMulAdd(n, k(0.693147180369123816490), x));
+    const auto r =
+        hn::NegMulAdd(n, k(1.90821492927058770002e-10), hn::NegMulAdd(n, k(0.693147180369123816490), x));
     auto p = k(1.0 / 6227020800.0);
     for (const double c : kInverseFactorials) p = hn::MulAdd(p, r, k(c));
     p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), k(1.0));

@@ -21,7 +21,8 @@ C maxOf(const C* x, int64_t n) {
   const hn::ScalableTag<C> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<C>::infinity());
-  // NaN as the first operand leaves the second on x86; elsewhere it may stay, and then makes the whole row NaN too.
+  // NaN as the first operand leaves the second on x86; elsewhere it may stay, and then makes the whole row
+  // NaN too.
   auto a = lowest, b = lowest;
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
@@ -128,14 +129,16 @@ void affine(const C* x, C mean, C a, C b, C* y, int64_t n) {
 
 template <typename C>
 void affineVector(const C* x, const C* mean, const C* a, const C* b, C* y, int64_t n) {
-  map<C>(n, y, [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Sub(load(x), load(mean)), load(a), load(b)); });
+  map<C>(n, y,
+         [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Sub(load(x), load(mean)), load(a), load(b)); });
 }
 
 template <typename C>
 void normalise(const C* x, C mean, C inv, const C* w, const C* b, C* y, int64_t n) {
   const hn::ScalableTag<C> d;
   const auto m = hn::Set(d, mean), r = hn::Set(d, inv);
-  map<C>(n, y, [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Mul(hn::Sub(load(x), m), r), load(w), load(b)); });
+  map<C>(n, y,
+         [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Mul(hn::Sub(load(x), m), r), load(w), load(b)); });
 }
 
 template <typename C>
@@ -185,15 +188,15 @@ void normGradChannel(const C* x, const C* dy, C mean, C inv, C* sums, int64_t n)
   const auto m = hn::Set(d, mean);
   sums[0] = sumOf(dy, n);
   // inv factors out of the sum. A tail beyond n pads x - mean with -mean and dy with 0.
-  sums[1] = inv * reduceSum<C>(n, [&](auto load, auto acc) HWY_ATTR {
-              return hn::MulAdd(hn::Sub(load(x), m), load(dy), acc);
-            });
+  sums[1] = inv * reduceSum<C>(n, [&](auto load, auto acc)
+                                      HWY_ATTR { return hn::MulAdd(hn::Sub(load(x), m), load(dy), acc); });
 }
 
 template <typename C>
 void normGradChannelInput(const C* x, const C* dy, C w, C mean, C inv, C c1, C c2, C* dx, int64_t n) {
   const hn::ScalableTag<C> d;
-  const auto vw = hn::Set(d, w), m = hn::Set(d, mean), r = hn::Set(d, inv), v1 = hn::Set(d, c1), v2 = hn::Set(d, c2);
+  const auto vw = hn::Set(d, w), m = hn::Set(d, mean), r = hn::Set(d, inv), v1 = hn::Set(d, c1),
+             v2 = hn::Set(d, c2);
   map<C>(n, dx, [&](auto load) HWY_ATTR {
     const auto h = hn::Mul(hn::Sub(load(x), m), r);
     return hn::Mul(r, hn::NegMulAdd(h, v2, hn::MulSub(load(dy), vw, v1)));
@@ -203,11 +206,10 @@ void normGradChannelInput(const C* x, const C* dy, C w, C mean, C inv, C c1, C c
 template <typename C>
 const RowOps<C>* makeTable() {
   static constexpr RowOps<C> kTable = {
-      maxOf<C>,     sumOf<C>,         sumSquares<C>,    dot<C>,
-      expSum<C>,    softmax<C>,       softmaxGrad<C>,   logSoftmaxGrad<C>,
-      add<C>,       scale<C>,         axpy<C>,          affine<C>,
-      affineVector<C>, normalise<C>,  normGradSums<C>,  normGradInput<C>,
-      normGradChannel<C>, normGradChannelInput<C>,
+      maxOf<C>,         sumOf<C>,           sumSquares<C>,           dot<C>,       expSum<C>,
+      softmax<C>,       softmaxGrad<C>,     logSoftmaxGrad<C>,       add<C>,       scale<C>,
+      axpy<C>,          affine<C>,          affineVector<C>,         normalise<C>, normGradSums<C>,
+      normGradInput<C>, normGradChannel<C>, normGradChannelInput<C>,
   };
   return &kTable;
 }

@@ -5,8 +5,8 @@
 
 namespace popxl::kernels::simd {
 
-/// Loops over contiguous elements of type C (float or double), of the best instruction set that the machine has. Outputs
-/// may be inputs. Sums run in an order that depends on n and the instruction set alone.
+/// Loops over contiguous elements of type C (float or double), of the best instruction set that the machine
+/// has. Outputs may be inputs. Sums run in an order that depends on n and the instruction set alone.
 template <typename C>
 struct RowOps {
   /// Largest element, NaN ignored; -inf when n is 0.

@@ -14,12 +14,16 @@ template <typename T>
 class CumSum : public Kernel {
  public:
   CumSum(const Layout& x, bool exclusive, bool reverse)
-      : n_(x.shape.back()), chunks_(x.numElements() / std::max<int64_t>(n_, 1), 2 * n_), exclusive_(exclusive),
-        reverse_(reverse), name_(fmt::format("cumsum {} {}", nameOf(x.dtype), toString(x.shape))) {}
+      : n_(x.shape.back()),
+        chunks_(x.numElements() / std::max<int64_t>(n_, 1), 2 * n_),
+        exclusive_(exclusive),
+        reverse_(reverse),
+        name_(fmt::format("cumsum {} {}", nameOf(x.dtype), toString(x.shape))) {}
   void run(std::span<std::byte* const> operands) const override {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
-        scan(reinterpret_cast<const T*>(operands[0]) + row * n_, reinterpret_cast<T*>(operands[1]) + row * n_);
+        scan(reinterpret_cast<const T*>(operands[0]) + row * n_,
+             reinterpret_cast<T*>(operands[1]) + row * n_);
       }
     });
   }
@@ -32,7 +36,8 @@ class CumSum : public Kernel {
     if constexpr (std::is_integral_v<T>) {
       std::make_unsigned_t<T> sum = 0;  // wraps
       for (int64_t i = 0; i < n_; ++i, at += step) {
-        const auto next = static_cast<std::make_unsigned_t<T>>(sum + static_cast<std::make_unsigned_t<T>>(x[at]));
+        const auto next =
+            static_cast<std::make_unsigned_t<T>>(sum + static_cast<std::make_unsigned_t<T>>(x[at]));
         y[at] = static_cast<T>(exclusive_ ? sum : next);
         sum = next;
       }
@@ -62,8 +67,11 @@ template <typename T>
 class Histogram : public Kernel {
  public:
   Histogram(const Layout& x, DType countType, std::vector<double> levels, bool absolute)
-      : levels_(std::move(levels)), bins_(static_cast<int64_t>(levels_.size()) - 1), countType_(countType),
-        absolute_(absolute), chunks_(x.numElements(), 8),
+      : levels_(std::move(levels)),
+        bins_(static_cast<int64_t>(levels_.size()) - 1),
+        countType_(countType),
+        absolute_(absolute),
+        chunks_(x.numElements(), 8),
         name_(fmt::format("histogram {} {} in {}", nameOf(x.dtype), toString(x.shape), bins_)) {}
   void run(std::span<std::byte* const> operands) const override {
     const T* const x = reinterpret_cast<const T*>(operands[0]);
@@ -113,8 +121,8 @@ class Histogram : public Kernel {
 }  // namespace
 
 KernelPtr makeCumSum(Layout x, Layout y, int64_t axis, bool exclusive, bool reverse) {
-  POPXL_ASSERT(x.dtype == y.dtype && x.shape == y.shape, "x {} {} y {} {}", nameOf(x.dtype), toString(x.shape),
-               nameOf(y.dtype), toString(y.shape));
+  POPXL_ASSERT(x.dtype == y.dtype && x.shape == y.shape, "x {} {} y {} {}", nameOf(x.dtype),
+               toString(x.shape), nameOf(y.dtype), toString(y.shape));
   return withContiguous({axisLast(x, axis)}, {axisLast(y, axis)}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(x.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
       return std::make_unique<CumSum<T>>(layouts[0], exclusive, reverse);

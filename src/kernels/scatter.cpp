@@ -13,19 +13,23 @@ namespace {
 
 constexpr size_t kMaxRank = 16;
 
-/// Walks the positions of `indices` in row-major order and finds the element of the (contiguous) target that each one
-/// addresses. Different outer positions (dimensions before the axis) never address the same element.
+/// Walks the positions of `indices` in row-major order and finds the element of the (contiguous) target that
+/// each one addresses. Different outer positions (dimensions before the axis) never address the same element.
 class ScatterWalk {
  public:
   ScatterWalk(const Layout& indices, const Layout& target, int64_t axis, bool wrap)
-      : shape_(indices.shape), strides_(contiguousStrides(target.shape)), axis_(static_cast<size_t>(axis)),
-        size_(target.shape[axis_]), indexType_(indices.dtype), wrap_(wrap) {
+      : shape_(indices.shape),
+        strides_(contiguousStrides(target.shape)),
+        axis_(static_cast<size_t>(axis)),
+        size_(target.shape[axis_]),
+        indexType_(indices.dtype),
+        wrap_(wrap) {
     POPXL_ASSERT(indices.rank() == target.rank() && shape_.size() <= kMaxRank, "indices {} target {}",
                  toString(indices.shape), toString(target.shape));
     int64_t outer = 1;
     for (size_t d = 0; d < shape_.size(); ++d) {
-      POPXL_ASSERT(d == axis_ || shape_[d] <= target.shape[d], "indices {} target {}", toString(indices.shape),
-                   toString(target.shape));
+      POPXL_ASSERT(d == axis_ || shape_[d] <= target.shape[d], "indices {} target {}",
+                   toString(indices.shape), toString(target.shape));
       (d < axis_ ? outer : perOuter_) *= shape_[d];
     }
     chunks_ = RowChunks(outer, 4 * perOuter_);
@@ -78,7 +82,9 @@ class ScatterWalk {
 class Scatter : public Kernel {
  public:
   Scatter(const Layout& t, const Layout& indices, int64_t axis)
-      : copy_(t, t), walk_(indices, t, axis, true), elementBytes_(sizeOf(t.dtype)),
+      : copy_(t, t),
+        walk_(indices, t, axis, true),
+        elementBytes_(sizeOf(t.dtype)),
         name_(fmt::format("scatter {} into {} {} on axis {}", toString(indices.shape), nameOf(t.dtype),
                           toString(t.shape), axis)) {}
   void run(std::span<std::byte* const> operands) const override {
@@ -106,16 +112,19 @@ T widen(T value) {
 template <typename T>
 T combine(ScatterReduction reduction, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
-    if ((reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin) && (std::isnan(a) || std::isnan(b))) {
+    if ((reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin) &&
+        (std::isnan(a) || std::isnan(b))) {
       return std::isnan(a) ? a : b;
     }
     if (reduction == ScatterReduction::kSum) return a + b;
     if (reduction == ScatterReduction::kMul) return a * b;
   } else {
     using U = std::make_unsigned_t<T>;  // sums and products wrap
-    if (reduction == ScatterReduction::kSum) return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    if (reduction == ScatterReduction::kSum)
+      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
     if (reduction == ScatterReduction::kMul) {
-      return static_cast<T>(static_cast<U>(static_cast<uint64_t>(static_cast<U>(a)) * static_cast<uint64_t>(static_cast<U>(b))));
+      return static_cast<T>(static_cast<U>(static_cast<uint64_t>(static_cast<U>(a)) *
+                                           static_cast<uint64_t>(static_cast<U>(b))));
     }
   }
   if (reduction == ScatterReduction::kMax) return std::max(a, b);
@@ -123,18 +132,22 @@ T combine(ScatterReduction reduction, T a, T b) {
   return b;
 }
 
-/// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where the first
-/// arrival replaces what is there.
+/// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where
+/// the first arrival replaces what is there.
 template <typename T>
 class ScatterReduce : public Kernel {
  public:
   using Sum = std::conditional_t<std::is_same_v<T, Half>, float, T>;
 
-  ScatterReduce(const Layout& indices, const Layout& out, bool hasInitial, int64_t axis, ScatterReduction reduction)
-      : walk_(indices, out, axis, false), hasInitial_(hasInitial), reduction_(reduction), elements_(out.numElements()),
+  ScatterReduce(const Layout& indices, const Layout& out, bool hasInitial, int64_t axis,
+                ScatterReduction reduction)
+      : walk_(indices, out, axis, false),
+        hasInitial_(hasInitial),
+        reduction_(reduction),
+        elements_(out.numElements()),
         flags_(!hasInitial && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin)),
-        name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape), nameOf(out.dtype),
-                          toString(out.shape), axis)) {}
+        name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape),
+                          nameOf(out.dtype), toString(out.shape), axis)) {}
 
   void run(std::span<std::byte* const> operands) const override {
     const size_t outAt = hasInitial_ ? 3 : 2;
@@ -162,7 +175,9 @@ class ScatterReduce : public Kernel {
 
  private:
   static constexpr bool kConverts = std::is_same_v<T, Half>;
-  int64_t sumBytes() const { return kConverts ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(Sum))) : 0; }
+  int64_t sumBytes() const {
+    return kConverts ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(Sum))) : 0;
+  }
 
   void start(std::span<std::byte* const> operands, Sum* sums) const {
     if (!hasInitial_) {
@@ -186,7 +201,9 @@ class ScatterReduce : public Kernel {
 class Onehot : public Kernel {
  public:
   Onehot(const Layout& indices, const Layout& out, int64_t axis)
-      : indexType_(indices.dtype), elementBytes_(sizeOf(out.dtype)), classes_(out.shape[static_cast<size_t>(axis)]),
+      : indexType_(indices.dtype),
+        elementBytes_(sizeOf(out.dtype)),
+        classes_(out.shape[static_cast<size_t>(axis)]),
         name_(fmt::format("onehot {} {} on axis {}", nameOf(out.dtype), toString(out.shape), axis)) {
     for (int64_t d = axis + 1; d < out.rank(); ++d) inner_ *= out.shape[static_cast<size_t>(d)];
     chunks_ = RowChunks(indices.numElements() / std::max<int64_t>(inner_, 1), classes_ * inner_);
@@ -196,14 +213,16 @@ class Onehot : public Kernel {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       std::byte* const off = operands[1];
       const int64_t first = chunks_.begin(chunk), last = chunks_.end(chunk), block = classes_ * inner_;
-      for (int64_t i = first * block; i < last * block; ++i) std::memcpy(operands[2] + i * elementBytes_, off, size);
+      for (int64_t i = first * block; i < last * block; ++i)
+        std::memcpy(operands[2] + i * elementBytes_, off, size);
       for (int64_t o = first; o < last; ++o) {
         for (int64_t k = 0; k < inner_; ++k) {
           int64_t index = 0;
           readIndices(indexType_, operands[0], o * inner_ + k, 1, &index);
           if (index < 0 && index >= -classes_) index += classes_;
           if (index < 0 || index >= classes_) continue;
-          std::memcpy(operands[2] + (o * block + index * inner_ + k) * elementBytes_, off + elementBytes_, size);
+          std::memcpy(operands[2] + (o * block + index * inner_ + k) * elementBytes_, off + elementBytes_,
+                      size);
         }
       }
     });
@@ -220,18 +239,19 @@ class Onehot : public Kernel {
 }  // namespace
 
 KernelPtr makeScatter(Layout t, Layout indices, Layout values, Layout out, int64_t axis) {
-  POPXL_ASSERT(t.dtype == values.dtype && t.dtype == out.dtype && t.shape == out.shape && indices.shape == values.shape,
-               "t {} indices {} values {} out {}", toString(t.shape), toString(indices.shape), toString(values.shape),
-               toString(out.shape));
+  POPXL_ASSERT(t.dtype == values.dtype && t.dtype == out.dtype && t.shape == out.shape &&
+                   indices.shape == values.shape,
+               "t {} indices {} values {} out {}", toString(t.shape), toString(indices.shape),
+               toString(values.shape), toString(out.shape));
   return withContiguous({t, indices, values}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
     return std::make_unique<Scatter>(layouts[0], layouts[1], axis);
   });
 }
 
-KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> initial, Layout out, int64_t axis,
-                            ScatterReduction reduction) {
-  POPXL_ASSERT(data.dtype == out.dtype && data.shape == indices.shape, "data {} indices {}", toString(data.shape),
-               toString(indices.shape));
+KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> initial, Layout out,
+                            int64_t axis, ScatterReduction reduction) {
+  POPXL_ASSERT(data.dtype == out.dtype && data.shape == indices.shape, "data {} indices {}",
+               toString(data.shape), toString(indices.shape));
   std::vector<Layout> ins = {data, indices};
   if (initial) {
     POPXL_ASSERT(initial->shape == out.shape && initial->dtype == out.dtype, "initial {} out {}",
@@ -240,7 +260,8 @@ KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> i
   }
   return withContiguous(ins, {out}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(out.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<ScatterReduce<T>>(layouts[1], layouts.back(), initial.has_value(), axis, reduction);
+      return std::make_unique<ScatterReduce<T>>(layouts[1], layouts.back(), initial.has_value(), axis,
+                                                reduction);
     });
   });
 }

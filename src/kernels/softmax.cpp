@@ -15,8 +15,11 @@ class RowKernel : public Kernel {
   using C = ComputeOf<T>;
 
   RowKernel(const Layout& x, int64_t outLength, Fn fn, std::string name)
-      : n_(x.shape.back()), outLength_(outLength < 0 ? n_ : outLength),
-        chunks_(n_ == 0 ? 0 : x.numElements() / n_, 4 * n_), fn_(fn), name_(std::move(name)) {}
+      : n_(x.shape.back()),
+        outLength_(outLength < 0 ? n_ : outLength),
+        chunks_(n_ == 0 ? 0 : x.numElements() / n_, 4 * n_),
+        fn_(fn),
+        name_(std::move(name)) {}
 
   void run(std::span<std::byte* const> operands) const override {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
@@ -26,7 +29,8 @@ class RowKernel : public Kernel {
       for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
         const C* in[kIns];
         for (int i = 0; i < kIns; ++i) {
-          in[i] = loadRow(reinterpret_cast<const T*>(operands[static_cast<size_t>(i)]) + row * n_, slot(buffer, i), n_);
+          in[i] = loadRow(reinterpret_cast<const T*>(operands[static_cast<size_t>(i)]) + row * n_,
+                          slot(buffer, i), n_);
         }
         C* const target = rowTarget(out + row * outLength_, slot(buffer, kIns));
         fn_(in, target, n_);
@@ -44,9 +48,7 @@ class RowKernel : public Kernel {
     if constexpr (kConverts) return buffer + i * n_;
     return buffer;
   }
-  int64_t bufferBytes() const {
-    return lines((kIns * n_ + outLength_) * static_cast<int64_t>(sizeof(C)));
-  }
+  int64_t bufferBytes() const { return lines((kIns * n_ + outLength_) * static_cast<int64_t>(sizeof(C))); }
 
   int64_t n_, outLength_;
   RowChunks chunks_;
@@ -55,7 +57,8 @@ class RowKernel : public Kernel {
 };
 
 template <int kIns, typename Fn>
-KernelPtr makeRows(std::vector<Layout> ins, Layout out, int64_t axis, bool reduces, const char* what, const Fn& fn) {
+KernelPtr makeRows(std::vector<Layout> ins, Layout out, int64_t axis, bool reduces, const char* what,
+                   const Fn& fn) {
   const int64_t rank = ins[0].rank();
   POPXL_ASSERT(rank > 0, "{} of a scalar", what);
   const Shape shape = ins[0].shape;
@@ -105,23 +108,24 @@ KernelPtr makeLogSoftmax(Layout x, Layout y, int64_t axis) {
 }
 
 KernelPtr makeSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
-  return makeRows<2>({y, dy}, dx, axis, false, "softmax gradient", [](const auto* const* in, auto* out, int64_t n) {
-    const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
-    ops.softmaxGrad(in[0], in[1], ops.dot(in[0], in[1], n), out, n);
-  });
+  return makeRows<2>({y, dy}, dx, axis, false, "softmax gradient",
+                     [](const auto* const* in, auto* out, int64_t n) {
+                       const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
+                       ops.softmaxGrad(in[0], in[1], ops.dot(in[0], in[1], n), out, n);
+                     });
 }
 
 KernelPtr makeLogSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
-  return makeRows<2>({y, dy}, dx, axis, false, "log softmax gradient", [](const auto* const* in, auto* out, int64_t n) {
-    const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
-    ops.logSoftmaxGrad(in[0], in[1], ops.sum(in[1], n), out, n);
-  });
+  return makeRows<2>({y, dy}, dx, axis, false, "log softmax gradient",
+                     [](const auto* const* in, auto* out, int64_t n) {
+                       const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
+                       ops.logSoftmaxGrad(in[0], in[1], ops.sum(in[1], n), out, n);
+                     });
 }
 
 KernelPtr makeLogSumExp(Layout x, Layout out, int64_t axis) {
-  return makeRows<1>({x}, out, axis, true, "log sum exp", [](const auto* const* in, auto* result, int64_t n) {
-    *result = logSumExp(in[0], n);
-  });
+  return makeRows<1>({x}, out, axis, true, "log sum exp",
+                     [](const auto* const* in, auto* result, int64_t n) { *result = logSumExp(in[0], n); });
 }
 
 }  // namespace popxl::kernels

@@ -8,8 +8,9 @@
 namespace popxl::kernels::testing {
 namespace {
 
-constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,  DType::kInt32,
-                               DType::kInt64,   DType::kUInt8,   DType::kUInt32,  DType::kUInt64};
+constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64,
+                               DType::kInt8,    DType::kInt32,   DType::kInt64,
+                               DType::kUInt8,   DType::kUInt32,  DType::kUInt64};
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// Indices of each row along the axis in the order wanted: stable, NaN above everything.
@@ -38,11 +39,13 @@ TEST(ArgReduce, FirstOfTheBestAndNanFirst) {
     const auto axis = random.integer(0, static_cast<int64_t>(shape.size()) - 1);
     Shape reduced = shape;
     reduced[static_cast<size_t>(axis)] = 1;
-    TestTensor x(makeLayout(kTypes[seed % kTypes.size()], shape, static_cast<int>(random.integer(0, 3)), random.rng));
+    TestTensor x(
+        makeLayout(kTypes[seed % kTypes.size()], shape, static_cast<int>(random.integer(0, 3)), random.rng));
     TestTensor out(Layout(seed % 2 == 0 ? DType::kInt32 : DType::kUInt32, reduced));
     fillWithTies(x, random);
     for (const bool largest : {true, false}) {
-      run(largest ? makeArgMax(x.layout(), out.layout(), axis) : makeArgMin(x.layout(), out.layout(), axis), {&x, &out});
+      run(largest ? makeArgMax(x.layout(), out.layout(), axis) : makeArgMin(x.layout(), out.layout(), axis),
+          {&x, &out});
       const AxisView v(shape, axis);
       std::vector<double> want;
       for (int64_t o = 0; o < v.outer; ++o) {
@@ -91,7 +94,8 @@ TEST(TopK, MatchesStableSort) {
       for (int64_t k = 0; k < v.inner; ++k) {
         const std::vector<int64_t> order = ordered(x, v, o, k, largest);
         for (int64_t i = 0; i < w.n; ++i) {
-          wantIndices[static_cast<size_t>(w.at(o, i, k))] = static_cast<double>(order[static_cast<size_t>(i)]);
+          wantIndices[static_cast<size_t>(w.at(o, i, k))] =
+              static_cast<double>(order[static_cast<size_t>(i)]);
           wantValues[static_cast<size_t>(w.at(o, i, k))] = x.get(v.at(o, order[static_cast<size_t>(i)], k));
         }
       }

@@ -35,12 +35,14 @@ TEST(Copy, TransposesLargeMatricesOfEverySize) {
 TEST(Copy, AttentionTransposeAndBroadcast) {
   Random random(5);
   for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
-    TestTensor src(Layout(dtype, {2, 12, 70, 64}, {70 * 768, 64, 768, 1})), dst(Layout(dtype, {2, 12, 70, 64}));
+    TestTensor src(Layout(dtype, {2, 12, 70, 64}, {70 * 768, 64, 768, 1})),
+        dst(Layout(dtype, {2, 12, 70, 64}));
     src.fillIntegers(random.rng, -100, 100);
     run(makeCopy(src.layout(), dst.layout()), {&src, &dst});
     expectNear(dst, src.values(), 0, "0213");
   }
-  TestTensor row(Layout(DType::kFloat32, {50, 40}, {0, 1})), column(Layout(DType::kFloat32, {50, 40}, {1, 0}));
+  TestTensor row(Layout(DType::kFloat32, {50, 40}, {0, 1})),
+      column(Layout(DType::kFloat32, {50, 40}, {1, 0}));
   TestTensor one(Layout(DType::kFloat32, {50, 40}, {0, 0})), out(Layout(DType::kFloat32, {50, 40}));
   for (TestTensor* in : {&row, &column, &one}) {
     in->fillIntegers(random.rng, -100, 100);

@@ -7,7 +7,8 @@
 namespace popxl::kernels::testing {
 namespace {
 
-constexpr std::array kIndexTypes = {DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt16, DType::kInt8};
+constexpr std::array kIndexTypes = {DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt16,
+                                    DType::kInt8};
 constexpr std::array kMoved = {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kFloat64};
 
 Shape gathered(const Shape& t, const Shape& indices, int64_t axis) {
@@ -25,12 +26,14 @@ int64_t place(double index, int64_t n, bool zero) {
 
 struct GatherCase {
   explicit GatherCase(Random& random, DType dtype, bool strided = true)
-      : shape(random.shape(1, 4, 8)), axis(random.integer(0, static_cast<int64_t>(shape.size()) - 1)),
-        zero(random.integer(0, 1) == 0), type(kIndexTypes[static_cast<size_t>(random.integer(0, 4))]),
+      : shape(random.shape(1, 4, 8)),
+        axis(random.integer(0, static_cast<int64_t>(shape.size()) - 1)),
+        zero(random.integer(0, 1) == 0),
+        type(kIndexTypes[static_cast<size_t>(random.integer(0, 4))]),
         t(makeLayout(dtype, shape, strided ? static_cast<int>(random.integer(0, 3)) : 0, random.rng)),
         indices(makeLayout(type, random.shape(0, 3, 4), static_cast<int>(random.integer(0, 2)), random.rng)),
-        out(makeLayout(dtype, gathered(shape, indices.layout().shape, axis), static_cast<int>(random.integer(0, 2)),
-                       random.rng)) {
+        out(makeLayout(dtype, gathered(shape, indices.layout().shape, axis),
+                       static_cast<int>(random.integer(0, 2)), random.rng)) {
     const int64_t n = shape[static_cast<size_t>(axis)];
     indices.fillIntegers(random.rng, isSigned(type) ? -3 : 0, n + 2);
   }
@@ -46,7 +49,8 @@ TEST(Gather, MatchesReference) {
     Random random(seed);
     GatherCase c(random, kMoved[seed % 4]);
     c.t.fillIntegers(random.rng, -100, 100);
-    run(makeGather(c.t.layout(), c.indices.layout(), c.out.layout(), c.axis, c.zero), {&c.t, &c.indices, &c.out});
+    run(makeGather(c.t.layout(), c.indices.layout(), c.out.layout(), c.axis, c.zero),
+        {&c.t, &c.indices, &c.out});
     const AxisView v(c.shape, c.axis);
     std::vector<double> want;
     for (int64_t o = 0; o < v.outer; ++o) {
@@ -76,7 +80,8 @@ TEST(Gather, LargeTablesAndHugeIndices) {
   // The same from a transposed table.
   TestTensor transposed(Layout(DType::kFloat32, {500, 96}, {1, 500}));
   transposed.fill(t.values());
-  run(makeGather(transposed.layout(), indices.layout(), out.layout(), 0, false), {&transposed, &indices, &out});
+  run(makeGather(transposed.layout(), indices.layout(), out.layout(), 0, false),
+      {&transposed, &indices, &out});
   expectNear(out, want, 0, "gather from a transposed table");
 }
 
@@ -110,14 +115,16 @@ TEST(Gather, GroupsAreGatheredOnTheirOwn) {
   }
 }
 
-std::vector<double> scatterAdded(std::vector<double> start, const TestTensor& values, const TestTensor& indices,
-                                 const Shape& shape, int64_t axis, bool zero, double factor) {
+std::vector<double> scatterAdded(std::vector<double> start, const TestTensor& values,
+                                 const TestTensor& indices, const Shape& shape, int64_t axis, bool zero,
+                                 double factor) {
   const AxisView v(shape, axis);
   for (int64_t o = 0; o < v.outer; ++o) {
     for (int64_t j = 0; j < indices.size(); ++j) {
       const int64_t i = place(indices.get(j), v.n, zero);
       for (int64_t k = 0; k < v.inner && i >= 0; ++k) {
-        start[static_cast<size_t>(v.at(o, i, k))] += factor * values.get((o * indices.size() + j) * v.inner + k);
+        start[static_cast<size_t>(v.at(o, i, k))] +=
+            factor * values.get((o * indices.size() + j) * v.inner + k);
       }
     }
   }
@@ -125,7 +132,8 @@ std::vector<double> scatterAdded(std::vector<double> start, const TestTensor& va
 }
 
 TEST(Gather, GradientAddsUpWhatWasGathered) {
-  constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kUInt64};
+  constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32,
+                                 DType::kUInt64};
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);
     const DType dtype = kTypes[seed % 5];
@@ -135,7 +143,8 @@ TEST(Gather, GradientAddsUpWhatWasGathered) {
     } else {
       c.out.fillUniform(random.rng, -1, 1);
     }
-    run(makeGatherGrad(c.out.layout(), c.indices.layout(), c.t.layout(), c.axis, c.zero), {&c.out, &c.indices, &c.t});
+    run(makeGatherGrad(c.out.layout(), c.indices.layout(), c.t.layout(), c.axis, c.zero),
+        {&c.out, &c.indices, &c.t});
     const std::vector<double> zeros(static_cast<size_t>(c.t.size()), 0);
     expectNear(c.t, scatterAdded(zeros, c.out, c.indices, c.shape, c.axis, c.zero, 1),
                isInt(dtype) ? 0 : toleranceOf(dtype), "gather gradient");
@@ -153,7 +162,8 @@ TEST(Gather, LargeGradientsSplitByColumnsAndByRange) {
       dy.fillUniform(random.rng, -1, 1);
       run(makeGatherGrad(dy.layout(), indices.layout(), dt.layout(), axis), {&dy, &indices, &dt});
       const std::vector<double> zeros(static_cast<size_t>(dt.size()), 0);
-      expectNear(dt, scatterAdded(zeros, dy, indices, shape, axis, false, 1), 4 * toleranceOf(dtype), "gradient");
+      expectNear(dt, scatterAdded(zeros, dy, indices, shape, axis, false, 1), 4 * toleranceOf(dtype),
+                 "gradient");
     }
   }
 }
@@ -165,8 +175,10 @@ TEST(Gather, ScatterAddInPlace) {
     GatherCase c(random, dtype, false);
     c.t.fillUniform(random.rng, -1, 1);
     c.out.fillUniform(random.rng, -1, 1);
-    const std::vector<double> want = scatterAdded(c.t.values(), c.out, c.indices, c.shape, c.axis, false, 0.5);
-    run(makeScatterAdd(c.t.layout(), c.indices.layout(), c.out.layout(), c.axis, 0.5), {&c.t, &c.indices, &c.out});
+    const std::vector<double> want =
+        scatterAdded(c.t.values(), c.out, c.indices, c.shape, c.axis, false, 0.5);
+    run(makeScatterAdd(c.t.layout(), c.indices.layout(), c.out.layout(), c.axis, 0.5),
+        {&c.t, &c.indices, &c.out});
     // float16 rounds at every addition.
     expectNear(c.t, want, (dtype == DType::kFloat16 ? 16 : 1) * toleranceOf(dtype), "scatter add");
   }
@@ -197,8 +209,10 @@ TEST(Scatter, LastOneWins) {
     const int64_t n = shape[static_cast<size_t>(axis)];
     const DType dtype = kMoved[seed % 4];
     const auto kind = [&] { return static_cast<int>(random.integer(0, 2)); };
-    TestTensor t(makeLayout(dtype, shape, kind(), random.rng)), out(makeLayout(dtype, shape, kind(), random.rng));
-    TestTensor values(makeLayout(dtype, part, kind(), random.rng)), indices(makeLayout(DType::kInt32, part, kind(), random.rng));
+    TestTensor t(makeLayout(dtype, shape, kind(), random.rng)),
+        out(makeLayout(dtype, shape, kind(), random.rng));
+    TestTensor values(makeLayout(dtype, part, kind(), random.rng)),
+        indices(makeLayout(DType::kInt32, part, kind(), random.rng));
     t.fillIntegers(random.rng, -100, 100);
     values.fillIntegers(random.rng, -100, 100);
     indices.fillIntegers(random.rng, -n - 1, n);
@@ -208,7 +222,8 @@ TEST(Scatter, LastOneWins) {
       const int64_t at = target(part, shape, axis, p, index);
       if (at >= 0) want[static_cast<size_t>(at)] = values.get(p);
     }
-    run(makeScatter(t.layout(), indices.layout(), values.layout(), out.layout(), axis), {&t, &indices, &values, &out});
+    run(makeScatter(t.layout(), indices.layout(), values.layout(), out.layout(), axis),
+        {&t, &indices, &values, &out});
     expectNear(out, want, 0, "scatter");
   }
 }
@@ -243,11 +258,21 @@ TEST(Scatter, Reductions) {
       double& w = want[static_cast<size_t>(at)];
       const double v = values.get(p);
       switch (reduction) {
-        case ScatterReduction::kSum: w += v; break;
-        case ScatterReduction::kMul: w *= v; break;
-        case ScatterReduction::kMax: w = seen[static_cast<size_t>(at)] ? std::max(w, v) : v; break;
-        case ScatterReduction::kMin: w = seen[static_cast<size_t>(at)] ? std::min(w, v) : v; break;
-        case ScatterReduction::kNone: w = v; break;
+        case ScatterReduction::kSum:
+          w += v;
+          break;
+        case ScatterReduction::kMul:
+          w *= v;
+          break;
+        case ScatterReduction::kMax:
+          w = seen[static_cast<size_t>(at)] ? std::max(w, v) : v;
+          break;
+        case ScatterReduction::kMin:
+          w = seen[static_cast<size_t>(at)] ? std::min(w, v) : v;
+          break;
+        case ScatterReduction::kNone:
+          w = v;
+          break;
       }
       seen[static_cast<size_t>(at)] = true;
     }
@@ -269,7 +294,8 @@ TEST(Onehot, SetsOneClassAlongAnyAxis) {
     rest.erase(rest.begin() + axis);
     const DType dtype = kMoved[seed % 4];
     TestTensor indices(makeLayout(DType::kInt32, rest, static_cast<int>(random.integer(0, 2)), random.rng));
-    TestTensor values(Layout(dtype, {2})), out(makeLayout(dtype, shape, static_cast<int>(random.integer(0, 2)), random.rng));
+    TestTensor values(Layout(dtype, {2})),
+        out(makeLayout(dtype, shape, static_cast<int>(random.integer(0, 2)), random.rng));
     values.fill({-2, 5});
     const AxisView v(shape, axis);
     indices.fillIntegers(random.rng, -v.n - 2, v.n + 1);
@@ -299,9 +325,12 @@ TEST(Dynamic, WindowsAreClampedIntoTheTensor) {
     }
     const DType dtype = kMoved[seed % 4];
     const auto kind = [&] { return static_cast<int>(random.integer(0, 3)); };
-    TestTensor t(makeLayout(dtype, shape, kind(), random.rng)), v(makeLayout(dtype, window, kind(), random.rng));
-    TestTensor index(Layout(seed % 2 == 0 ? DType::kUInt32 : DType::kInt32, {static_cast<int64_t>(axes.size())}));
-    TestTensor slice(makeLayout(dtype, window, kind(), random.rng)), out(makeLayout(dtype, shape, kind(), random.rng));
+    TestTensor t(makeLayout(dtype, shape, kind(), random.rng)),
+        v(makeLayout(dtype, window, kind(), random.rng));
+    TestTensor index(
+        Layout(seed % 2 == 0 ? DType::kUInt32 : DType::kInt32, {static_cast<int64_t>(axes.size())}));
+    TestTensor slice(makeLayout(dtype, window, kind(), random.rng)),
+        out(makeLayout(dtype, shape, kind(), random.rng));
     t.fillIntegers(random.rng, -100, 100);
     v.fillIntegers(random.rng, -100, 100);
     index.fillIntegers(random.rng, seed % 2 == 0 ? 0 : -2, 8);
@@ -334,7 +363,8 @@ TEST(Dynamic, WindowsAreClampedIntoTheTensor) {
     expectNear(out, padded, 0, "dynamic pad");
     run(makeDynamicZero(t.layout(), index.layout(), axes, window, out.layout()), {&t, &index, &out});
     expectNear(out, zeroed, 0, "dynamic zero");
-    run(makeDynamicUpdate(t.layout(), index.layout(), axes, v.layout(), out.layout()), {&t, &index, &v, &out});
+    run(makeDynamicUpdate(t.layout(), index.layout(), axes, v.layout(), out.layout()),
+        {&t, &index, &v, &out});
     expectNear(out, updated, 0, "dynamic update");
     run(makeDynamicUpdate(t.layout(), index.layout(), axes, v.layout(), t.layout()), {&t, &index, &v, &t});
     expectNear(t, updated, 0, "dynamic update in place");

@@ -20,10 +20,12 @@ struct Expected {
 };
 
 /// Loss, its gradient with respect to probs and, through a softmax, to its argument, in float64.
-Expected reference(const TestTensor& probs, const TestTensor& labels, const TestTensor& dloss, const Case& c) {
+Expected reference(const TestTensor& probs, const TestTensor& labels, const TestTensor& dloss,
+                   const Case& c) {
   const int64_t classes = probs.layout().shape.back(), rows = labels.size();
   double count = 0, sum = 0;
-  for (int64_t r = 0; r < rows; ++r) count += c.ignoreIndex && labels.get(r) == static_cast<double>(*c.ignoreIndex) ? 0 : 1;
+  for (int64_t r = 0; r < rows; ++r)
+    count += c.ignoreIndex && labels.get(r) == static_cast<double>(*c.ignoreIndex) ? 0 : 1;
   const double divisor = c.reduction == LossReduction::kMean ? std::max(count, 1.0) : 1.0;
   Expected out;
   out.dprobs.assign(static_cast<size_t>(probs.size()), 0);
@@ -64,13 +66,16 @@ void check(Random& random, DType dtype, DType labelType, DType lossType, const S
   const auto kind = [&] { return static_cast<int>(random.integer(0, 2)); };
   const Shape rows(shape.begin(), shape.end() - 1);
   const Shape lossShape = c.reduction == LossReduction::kNone ? rows : Shape{};
-  TestTensor probs(makeLayout(dtype, shape, kind(), random.rng)), labels(makeLayout(labelType, rows, kind(), random.rng));
+  TestTensor probs(makeLayout(dtype, shape, kind(), random.rng)),
+      labels(makeLayout(labelType, rows, kind(), random.rng));
   TestTensor loss(makeLayout(lossType, lossShape, kind(), random.rng)), dloss(Layout(lossType, lossShape));
-  TestTensor dprobs(makeLayout(dtype, shape, kind(), random.rng)), dx(makeLayout(dtype, shape, kind(), random.rng));
+  TestTensor dprobs(makeLayout(dtype, shape, kind(), random.rng)),
+      dx(makeLayout(dtype, shape, kind(), random.rng));
   fillProbabilities(probs, random.rng, c.logProb);
   labels.fillIntegers(random.rng, 0, shape.back() - 1);
   dloss.fillUniform(random.rng, 0.5, 2);
-  if (random.integer(0, 3) == 0) labels.set(random.integer(0, labels.size() - 1), static_cast<double>(shape.back()));
+  if (random.integer(0, 3) == 0)
+    labels.set(random.integer(0, labels.size() - 1), static_cast<double>(shape.back()));
   const Expected want = reference(probs, labels, dloss, c);
   const NllSpec spec{probs.layout(), labels.layout(), loss.layout(), c.reduction, c.ignoreIndex, c.logProb};
   NllSpec gradSpec = spec;
@@ -96,7 +101,8 @@ TEST(Loss, MatchesReference) {
     shape.back() = random.integer(1, 40);
     if (seed % 25 == 0) shape = {500, 130};
     const Case c{static_cast<LossReduction>(seed % 3),
-                 random.integer(0, 1) == 0 ? std::optional<int64_t>(random.integer(0, shape.back() - 1)) : std::nullopt,
+                 random.integer(0, 1) == 0 ? std::optional<int64_t>(random.integer(0, shape.back() - 1))
+                                           : std::nullopt,
                  random.integer(0, 2) == 0};
     const DType dtype = kFloats[seed / 3 % 3];
     const DType lossType = dtype == DType::kFloat16 && seed % 2 == 0 ? DType::kFloat32 : dtype;
@@ -105,7 +111,8 @@ TEST(Loss, MatchesReference) {
 }
 
 TEST(Loss, NegativeIgnoreIndexAndAllIgnored) {
-  TestTensor probs(Layout(DType::kFloat32, {3, 2})), labels(Layout(DType::kInt32, {3})), one(Layout(DType::kFloat32, {}));
+  TestTensor probs(Layout(DType::kFloat32, {3, 2})), labels(Layout(DType::kInt32, {3})),
+      one(Layout(DType::kFloat32, {}));
   TestTensor loss(one.layout()), dx(probs.layout());
   probs.fill({0.25, 0.75, 0.5, 0.5, 1, 0});
   one.fill({1});
@@ -139,11 +146,13 @@ TEST(Loss, ZeroProbabilityIsFiniteAndBadLabelsReadNothing) {
 TEST(Loss, GradientInPlaceOfProbabilities) {
   Random random(4);
   TestTensor probs(Layout(DType::kFloat32, {600, 100})), labels(Layout(DType::kInt32, {600}));
-  TestTensor loss(Layout(DType::kFloat32, {})), one(loss.layout()), dx(probs.layout()), inPlaceLoss(loss.layout());
+  TestTensor loss(Layout(DType::kFloat32, {})), one(loss.layout()), dx(probs.layout()),
+      inPlaceLoss(loss.layout());
   fillProbabilities(probs, random.rng, false);
   labels.fillIntegers(random.rng, 0, 99);
   one.fill({1});
-  const NllSpec spec{probs.layout(), labels.layout(), loss.layout(), LossReduction::kMean, std::nullopt, false};
+  const NllSpec spec{probs.layout(),       labels.layout(), loss.layout(),
+                     LossReduction::kMean, std::nullopt,    false};
   const KernelPtr kernel = makeNllWithSoftmaxGrad(spec, one.layout(), dx.layout());
   run(kernel, {&probs, &labels, &one, &loss, &dx});
   run(kernel, {&probs, &labels, &one, &inPlaceLoss, &probs});

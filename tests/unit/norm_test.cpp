@@ -17,7 +17,8 @@ struct Sizes {
 
 std::vector<double> meansOf(const TestTensor& x, const Sizes& s) {
   std::vector<double> mean(static_cast<size_t>(s.n * s.groups), 0);
-  for (int64_t i = 0; i < x.size(); ++i) mean[static_cast<size_t>(s.rowOf(i))] += x.get(i) / static_cast<double>(s.perGroup);
+  for (int64_t i = 0; i < x.size(); ++i)
+    mean[static_cast<size_t>(s.rowOf(i))] += x.get(i) / static_cast<double>(s.perGroup);
   return mean;
 }
 
@@ -70,7 +71,8 @@ TEST(Norm, ForwardMatchesReference) {
     const DType parameters = seed % 4 == 0 ? DType::kFloat32 : dtype;
     const DType statistics = dtype == DType::kFloat16 ? DType::kFloat32 : dtype;
     const auto kind = [&] { return static_cast<int>(random.integer(0, 3)); };
-    TestTensor x(makeLayout(dtype, shape, kind(), random.rng)), y(makeLayout(dtype, shape, kind(), random.rng));
+    TestTensor x(makeLayout(dtype, shape, kind(), random.rng)),
+        y(makeLayout(dtype, shape, kind(), random.rng));
     TestTensor weight(Layout(parameters, {shape[1]})), bias(weight.layout());
     TestTensor mean(Layout(statistics, {s.n * groups})), inv(mean.layout());
     x.fillUniform(random.rng, -1, 3);
@@ -116,15 +118,18 @@ TEST(Norm, GradientMatchesFiniteDifferences) {
     const auto kind = [&] { return static_cast<int>(random.integer(0, 3)); };
     const auto f64 = DType::kFloat64;
     TestTensor x(makeLayout(f64, shape, kind(), random.rng)), dy(makeLayout(f64, shape, kind(), random.rng));
-    TestTensor dx(makeLayout(f64, shape, kind(), random.rng)), weight(Layout(f64, {shape[1]})), bias(weight.layout());
-    TestTensor dweight(weight.layout()), dbias(weight.layout()), mean(Layout(f64, {s.n * groups})), inv(mean.layout());
+    TestTensor dx(makeLayout(f64, shape, kind(), random.rng)), weight(Layout(f64, {shape[1]})),
+        bias(weight.layout());
+    TestTensor dweight(weight.layout()), dbias(weight.layout()), mean(Layout(f64, {s.n * groups})),
+        inv(mean.layout());
     x.fillUniform(random.rng, -1, 1);
     dy.fillUniform(random.rng, -1, 1);
     weight.fillUniform(random.rng, -2, 2);
     bias.fillUniform(random.rng, -2, 2);
     mean.fill(meansOf(x, s));
     inv.fill(invStdsOf(x, s, eps));
-    run(makeGroupNormGrad({x.layout(), weight.layout(), mean.layout(), groups, eps}, dy.layout(), dx.layout()),
+    run(makeGroupNormGrad({x.layout(), weight.layout(), mean.layout(), groups, eps}, dy.layout(),
+                          dx.layout()),
         {&x, &weight, &mean, &inv, &dy, &dx, &dweight, &dbias});
     const auto loss = [&] { return lossOf(x, weight, bias, dy, s, eps); };
     expectNear(dx, differences(x, loss), 1e-7, "dx");
@@ -133,10 +138,11 @@ TEST(Norm, GradientMatchesFiniteDifferences) {
   }
 }
 
-/// The closed form of the gradient in float64, itself checked against differences by the float64 kernel above.
-void gradientReference(const TestTensor& x, const TestTensor& weight, const TestTensor& mean, const TestTensor& inv,
-                       const TestTensor& dy, const Sizes& s, std::vector<double>& dx, std::vector<double>& dweight,
-                       std::vector<double>& dbias) {
+/// The closed form of the gradient in float64, itself checked against differences by the float64 kernel
+/// above.
+void gradientReference(const TestTensor& x, const TestTensor& weight, const TestTensor& mean,
+                       const TestTensor& inv, const TestTensor& dy, const Sizes& s, std::vector<double>& dx,
+                       std::vector<double>& dweight, std::vector<double>& dbias) {
   std::vector<double> s1(static_cast<size_t>(mean.size()), 0), s2 = s1;
   dweight.assign(static_cast<size_t>(s.channels), 0);
   dbias = dweight;
@@ -188,11 +194,14 @@ TEST(Norm, BatchNormInference) {
     const Shape shape = random.shape(2, 4, 9);
     const Sizes s(shape, 1);
     const DType dtype = kFloats[seed % 3];
-    TestTensor x(makeLayout(dtype, shape, static_cast<int>(random.integer(0, 3)), random.rng)), y(Layout(dtype, shape));
-    TestTensor scale(Layout(dtype, {shape[1]})), bias(scale.layout()), mean(scale.layout()), var(scale.layout());
+    TestTensor x(makeLayout(dtype, shape, static_cast<int>(random.integer(0, 3)), random.rng)),
+        y(Layout(dtype, shape));
+    TestTensor scale(Layout(dtype, {shape[1]})), bias(scale.layout()), mean(scale.layout()),
+        var(scale.layout());
     for (TestTensor* t : {&x, &scale, &bias, &mean}) t->fillUniform(random.rng, -2, 2);
     var.fillUniform(random.rng, 0.5, 2);
-    run(makeBatchNormInference(x.layout(), scale.layout(), y.layout(), 1e-3), {&x, &scale, &bias, &mean, &var, &y});
+    run(makeBatchNormInference(x.layout(), scale.layout(), y.layout(), 1e-3),
+        {&x, &scale, &bias, &mean, &var, &y});
     std::vector<double> want;
     for (int64_t i = 0; i < x.size(); ++i) {
       const auto c = static_cast<int64_t>(s.channelOf(i));

@@ -14,27 +14,30 @@ using Four = std::array<uint32_t, 4>;
 TEST(Philox, PublishedKnownAnswers) {
   EXPECT_EQ(philoxBlock({0, 0, 0, 0}, 0, 0), (Four{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t ones = 0xffffffff;
-  EXPECT_EQ(philoxBlock({ones, ones, ones, ones}, ones, ones), (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philoxBlock({ones, ones, ones, ones}, ones, ones),
+            (Four{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philoxBlock({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0xa4093822, 0x299f31d0),
             (Four{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Philox, FillIsTheFunctionOfThePosition) {
   Random random(1);
-  for (const uint64_t first : {uint64_t{0}, uint64_t{1}, uint64_t{7}, uint64_t{4093}, (uint64_t{1} << 34) - 37,
-                               (uint64_t{1} << 40) + 3}) {
+  for (const uint64_t first : {uint64_t{0}, uint64_t{1}, uint64_t{7}, uint64_t{4093},
+                               (uint64_t{1} << 34) - 37, (uint64_t{1} << 40) + 3}) {
     for (const int64_t n : {0, 1, 5, 64, 1000, 3001}) {
       const auto seed0 = static_cast<uint32_t>(random.rng()), seed1 = static_cast<uint32_t>(random.rng());
       std::vector<uint32_t> out(static_cast<size_t>(n));
       philoxFill(seed0, seed1, 3, first, n, out.data());
       for (int64_t i = 0; i < n; ++i) {
-        ASSERT_EQ(out[static_cast<size_t>(i)], philox(seed0, seed1, first + static_cast<uint64_t>(i), 3)) << first << " + " << i;
+        ASSERT_EQ(out[static_cast<size_t>(i)], philox(seed0, seed1, first + static_cast<uint64_t>(i), 3))
+            << first << " + " << i;
       }
     }
   }
 }
 
-/// Largest distance between the sample's distribution function and `cdf`, times the root of the sample's size.
+/// Largest distance between the sample's distribution function and `cdf`, times the root of the sample's
+/// size.
 double kolmogorov(std::vector<double> sample, const std::function<double(double)>& cdf) {
   std::sort(sample.begin(), sample.end());
   const auto n = static_cast<double>(sample.size());
@@ -71,7 +74,8 @@ TestTensor seedOf(uint32_t a, uint32_t b) {
   return seed;
 }
 
-// Limits below are about five standard errors for n = 200,000, so that a right generator practically never misses them.
+// Limits below are about five standard errors for n = 200,000, so that a right generator practically never
+// misses them.
 constexpr int64_t kDraws = 200000;
 
 TEST(RandomNormal, HasTheMomentsAndTheDistribution) {
@@ -113,7 +117,7 @@ TEST(RandomUniform, HasTheMomentsAndTheDistribution) {
 TEST(RandomUniform, RoundingNeverReachesTheUpperBound) {
   for (const DType dtype : kFloats) {
     for (const auto& [low, high] : {std::pair(0.0, 1.0), std::pair(-1.0, 0.0), std::pair(1024.0, 1025.0),
-                                   std::pair(-0.3, 0.1), std::pair(2.0, 2.0)}) {
+                                    std::pair(-0.3, 0.1), std::pair(2.0, 2.0)}) {
       TestTensor seed = seedOf(7, 8), out(Layout(dtype, {kDraws}));
       run(makeRandomUniform(seed.layout(), out.layout(), low, high), {&seed, &out});
       for (int64_t i = 0; i < out.size(); ++i) {
@@ -124,7 +128,8 @@ TEST(RandomUniform, RoundingNeverReachesTheUpperBound) {
 }
 
 TEST(RandomUniform, IntegersCoverTheirRangeEvenly) {
-  for (const DType dtype : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64}) {
+  for (const DType dtype :
+       {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64}) {
     const double low = isSigned(dtype) ? -7 : 2;
     TestTensor seed = seedOf(9, 1), out(Layout(dtype, {kDraws}));
     run(makeRandomUniform(seed.layout(), out.layout(), low, low + 10), {&seed, &out});
@@ -135,7 +140,8 @@ TEST(RandomUniform, IntegersCoverTheirRangeEvenly) {
       ++counts[static_cast<size_t>(value)];
     }
     double chi = 0;
-    for (const int64_t count : counts) chi += std::pow(static_cast<double>(count) - kDraws / 10.0, 2) / (kDraws / 10.0);
+    for (const int64_t count : counts)
+      chi += std::pow(static_cast<double>(count) - kDraws / 10.0, 2) / (kDraws / 10.0);
     EXPECT_LT(chi, 35) << nameOf(dtype);  // 9 degrees of freedom: passed with probability 1 - 6e-5
   }
   TestTensor seed = seedOf(9, 1), wide(Layout(DType::kInt64, {kDraws}));
@@ -151,7 +157,8 @@ TEST(Random, ElementsDependOnSeedStreamAndPositionAlone) {
     for (const bool normal : {true, false}) {
       const auto draw = [&](TestTensor& seed, TestTensor& out, uint32_t stream) {
         run(normal ? makeRandomNormal(seed.layout(), out.layout(), 0, 1, stream)
-                   : makeRandomUniform(seed.layout(), out.layout(), 0, 1, stream), {&seed, &out});
+                   : makeRandomUniform(seed.layout(), out.layout(), 0, 1, stream),
+            {&seed, &out});
       };
       TestTensor seed = seedOf(1, 2), other = seedOf(2, 1);
       TestTensor large(Layout(dtype, {70000}));

@@ -23,17 +23,27 @@ namespace popxl::kernels::testing {
 template <typename Fn>
 auto withType(DType dtype, const Fn& fn) {
   switch (dtype) {
-    case DType::kFloat32: return fn(static_cast<float*>(nullptr));
-    case DType::kFloat64: return fn(static_cast<double*>(nullptr));
-    case DType::kInt8: return fn(static_cast<int8_t*>(nullptr));
-    case DType::kInt16: return fn(static_cast<int16_t*>(nullptr));
-    case DType::kInt32: return fn(static_cast<int32_t*>(nullptr));
-    case DType::kInt64: return fn(static_cast<int64_t*>(nullptr));
+    case DType::kFloat32:
+      return fn(static_cast<float*>(nullptr));
+    case DType::kFloat64:
+      return fn(static_cast<double*>(nullptr));
+    case DType::kInt8:
+      return fn(static_cast<int8_t*>(nullptr));
+    case DType::kInt16:
+      return fn(static_cast<int16_t*>(nullptr));
+    case DType::kInt32:
+      return fn(static_cast<int32_t*>(nullptr));
+    case DType::kInt64:
+      return fn(static_cast<int64_t*>(nullptr));
     case DType::kUInt16:
-    case DType::kFloat16: return fn(static_cast<uint16_t*>(nullptr));
-    case DType::kUInt32: return fn(static_cast<uint32_t*>(nullptr));
-    case DType::kUInt64: return fn(static_cast<uint64_t*>(nullptr));
-    default: return fn(static_cast<uint8_t*>(nullptr));
+    case DType::kFloat16:
+      return fn(static_cast<uint16_t*>(nullptr));
+    case DType::kUInt32:
+      return fn(static_cast<uint32_t*>(nullptr));
+    case DType::kUInt64:
+      return fn(static_cast<uint64_t*>(nullptr));
+    default:
+      return fn(static_cast<uint8_t*>(nullptr));
   }
 }
 
@@ -126,9 +136,9 @@ inline void runOnce(const Kernel& kernel, const std::vector<TestTensor*>& tensor
   if (bytes > 0) operands.push_back(aligned);
   kernel.run(operands);
   for (const TestTensor* tensor : tensors) EXPECT_TRUE(tensor->guarded()) << kernel.describe();
-  EXPECT_TRUE(std::all_of(aligned + bytes, scratch.data() + scratch.size(), [](std::byte b) {
-    return b == std::byte{0xfe};
-  })) << kernel.describe() << " wrote beyond its scratch memory";
+  EXPECT_TRUE(std::all_of(aligned + bytes, scratch.data() + scratch.size(),
+                          [](std::byte b) { return b == std::byte{0xfe}; }))
+      << kernel.describe() << " wrote beyond its scratch memory";
   EXPECT_TRUE(std::all_of(scratch.data(), aligned, [](std::byte b) { return b == std::byte{0xfe}; }));
 }
 
@@ -145,13 +155,15 @@ inline void run(const KernelPtr& kernel, const std::vector<TestTensor*>& tensors
       for (const TestTensor* tensor : tensors) after.push_back(tensor->memory());
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
-      EXPECT_TRUE(tensors[i]->memory() == after[i]) << kernel->describe() << ", operand " << i << ", threads " << n;
+      EXPECT_TRUE(tensors[i]->memory() == after[i])
+          << kernel->describe() << ", operand " << i << ", threads " << n;
     }
   }
   setThreadCount(threads);
 }
 
-/// Row-major, or (kind 1) dimensions in another order in memory, or (kind 2) with gaps, or (kind 3) some reversed.
+/// Row-major, or (kind 1) dimensions in another order in memory, or (kind 2) with gaps, or (kind 3) some
+/// reversed.
 inline Layout makeLayout(DType dtype, Shape shape, int kind, std::mt19937& rng) {
   Layout layout(dtype, shape);
   if (kind == 0) return layout;
@@ -167,15 +179,17 @@ inline Layout makeLayout(DType dtype, Shape shape, int kind, std::mt19937& rng) 
 }
 
 /// |got - want| <= tolerance * max(1, |want|), NaN and infinities alike.
-inline void expectNear(const TestTensor& got, const std::vector<double>& want, double tolerance, const char* what) {
+inline void expectNear(const TestTensor& got, const std::vector<double>& want, double tolerance,
+                       const char* what) {
   ASSERT_EQ(got.size(), static_cast<int64_t>(want.size())) << what;
   int64_t bad = 0;
   for (int64_t i = 0; i < got.size() && bad < 5; ++i) {
     const double g = got.get(i), w = want[static_cast<size_t>(i)];
-    if (std::isnan(w) ? std::isnan(g) : g == w || std::fabs(g - w) <= tolerance * std::max(1.0, std::fabs(w))) continue;
+    if (std::isnan(w) ? std::isnan(g) : g == w || std::fabs(g - w) <= tolerance * std::max(1.0, std::fabs(w)))
+      continue;
     ++bad;
-    ADD_FAILURE() << what << "[" << i << "]: got " << g << ", want " << w << " (" << nameOf(got.layout().dtype) << " "
-                  << toString(got.layout().shape) << ")";
+    ADD_FAILURE() << what << "[" << i << "]: got " << g << ", want " << w << " ("
+                  << nameOf(got.layout().dtype) << " " << toString(got.layout().shape) << ")";
   }
 }
 
@@ -188,7 +202,9 @@ inline constexpr std::array kFloats = {DType::kFloat16, DType::kFloat32, DType::
 /// A generator whose seed a failing test shows.
 struct Random {
   explicit Random(uint32_t s) : seed(s), rng(s), trace(__FILE__, __LINE__, "seed " + std::to_string(s)) {}
-  int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(rng); }
+  int64_t integer(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(rng);
+  }
   Shape shape(int64_t minRank, int64_t maxRank, int64_t most) {
     Shape out(static_cast<size_t>(integer(minRank, maxRank)));
     for (int64_t& d : out) d = integer(1, most);

@@ -8,7 +8,8 @@ namespace popxl::kernels::testing {
 namespace {
 
 TEST(CumSum, MatchesReference) {
-  constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kUInt8};
+  constexpr std::array kTypes = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32,
+                                 DType::kUInt8};
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);
     const Shape shape = random.shape(1, 4, seed % 9 == 0 ? 40 : 8);
@@ -55,7 +56,8 @@ TEST(Histogram, RandomValuesAndLevels) {
     const Shape shape = seed % 5 == 0 ? Shape{400, 300} : random.shape(0, 3, 20);
     TestTensor x(makeLayout(dtype, shape, static_cast<int>(random.integer(0, 2)), random.rng));
     std::vector<double> levels(static_cast<size_t>(random.integer(2, 40)));
-    for (double& level : levels) level = std::round(std::uniform_real_distribution<double>(-2, 2)(random.rng) * 8) / 8;
+    for (double& level : levels)
+      level = std::round(std::uniform_real_distribution<double>(-2, 2)(random.rng) * 8) / 8;
     std::sort(levels.begin(), levels.end());
     x.fillUniform(random.rng, -2, 2);
     TestTensor counts(Layout(DType::kInt32, {static_cast<int64_t>(levels.size()) - 1}));

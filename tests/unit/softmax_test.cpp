@@ -24,7 +24,8 @@ Row rowwise(const TestTensor& x, const TestTensor& dy, int64_t axis, const Fn& f
         grad[static_cast<size_t>(i)] = dy.get(v.at(o, i, k));
       }
       const Row result = fn(row, grad);
-      for (int64_t i = 0; i < v.n; ++i) out[static_cast<size_t>(v.at(o, i, k))] = result[static_cast<size_t>(i)];
+      for (int64_t i = 0; i < v.n; ++i)
+        out[static_cast<size_t>(v.at(o, i, k))] = result[static_cast<size_t>(i)];
     }
   }
   return out;
@@ -74,7 +75,9 @@ TEST(Softmax, MatchesReferenceForRandomShapes) {
     const auto axis = random.integer(0, static_cast<int64_t>(shape.size()) - 1);
     const DType dtype = kFloats[seed % 3];
     const double tolerance = toleranceOf(dtype);
-    const auto layout = [&] { return makeLayout(dtype, shape, static_cast<int>(random.integer(0, 3)), random.rng); };
+    const auto layout = [&] {
+      return makeLayout(dtype, shape, static_cast<int>(random.integer(0, 3)), random.rng);
+    };
     TestTensor x(layout()), y(layout()), dy(layout()), dx(layout());
     x.fillUniform(random.rng, -8, 8);
     dy.fillUniform(random.rng, -2, 2);
@@ -90,7 +93,8 @@ TEST(Softmax, MatchesReferenceForRandomShapes) {
     reduced[static_cast<size_t>(axis)] = 1;
     TestTensor out(makeLayout(dtype, reduced, static_cast<int>(random.integer(0, 3)), random.rng));
     run(makeLogSumExp(x.layout(), out.layout(), axis), {&x, &out});
-    const Row lse = rowwise(x, x, axis, [](const Row& row, const Row&) { return Row(row.size(), logSumExp(row)); });
+    const Row lse =
+        rowwise(x, x, axis, [](const Row& row, const Row&) { return Row(row.size(), logSumExp(row)); });
     const AxisView v(shape, axis);
     Row want;
     for (int64_t o = 0; o < v.outer; ++o) {
