@@ -105,9 +105,44 @@ Settings Context::settings() const {
   return s;
 }
 
+namespace {
+
+/// The IPU that an op leaves its results on: for a copy between IPUs the one it copies to.
+int32_t resultIpu(const Op& op) {
+  if (op.def().attrIndex("destination") < 0) return op.settings().ipu;
+  return static_cast<int32_t>(op.attrOr<int64_t>("destination", -1));
+}
+
+/// Error(kValue) when operands that ops have made lie on different IPUs or tile sets. What runs graphs or talks to the
+/// host may mix them.
+void checkPlacement(const OpDef& def, const std::vector<Tensor*>& inputs) {
+  if (def.structure != Structure::kNone) return;
+  const Tensor* first = nullptr;
+  size_t firstIndex = 0;
+  const auto name = [&](size_t i) { return def.operands[std::min(i, def.operands.size() - 1)].name; };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor* t = inputs[i];
+    if (t == nullptr || t->producer() == nullptr || resultIpu(*t->producer()) < 0) continue;
+    if (first == nullptr) {
+      first = t;
+      firstIndex = i;
+      continue;
+    }
+    const Op &a = *first->producer(), &b = *t->producer();
+    const bool io = a.settings().tileSet == TileSet::kIO, otherIo = b.settings().tileSet == TileSet::kIO;
+    if (resultIpu(a) == resultIpu(b) && io == otherIo) continue;
+    fail(ErrorKind::kValue, "operands `{}` ({}) and `{}` ({}) are on different {}: copy one of them with {} first",
+         name(firstIndex), first->id(), name(i), t->id(), io == otherIo ? "IPUs" : "tile sets",
+         io == otherIo ? "ipu_copy" : "io_tile_copy");
+  }
+}
+
+}  // namespace
+
 Op* Context::addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc, bool inplace,
                    std::vector<std::string> outputNames) {
   Graph& graph = requireGraph();
+  checkPlacement(def, inputs);
   const bool scoped = scopes_.size() > (scopeBases_.empty() ? 0 : scopeBases_.back());
   if (scoped) {
     outputNames.resize(std::max(outputNames.size(), def.results.size()));

@@ -28,13 +28,14 @@ Shape windowShape(const Op& op, Shape shape, size_t indexOperand) {
          toString(sizes));
   }
   if (typeOf(op, indexOperand).numElements() != static_cast<int64_t>(axes.size())) {
-    fail(ErrorKind::kGraph, "{} must have {} element(s), one for each of the axes {}", describe(op, indexOperand),
-         axes.size(), toString(axes));
+    fail(ErrorKind::kGraph, "{} must have {} element(s), one for each of the axes {}",
+         describe(op, indexOperand), axes.size(), toString(axes));
   }
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t& size = shape[static_cast<size_t>(axes[i])];
     if (sizes[i] < 0 || sizes[i] > size) {
-      fail(ErrorKind::kValue, "a window of size {} does not fit into axis {} of size {}", sizes[i], axes[i], size);
+      fail(ErrorKind::kValue, "a window of size {} does not fit into axis {} of size {}", sizes[i], axes[i],
+           size);
     }
     size = sizes[i];
   }
@@ -57,7 +58,8 @@ void dynamicSlice(Defs& defs) {
     c.set(0, c.make("dynamic_slice_grad", {c.outGrad(), c.input(1)}, attrs));
   };
   def.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeDynamicSlice(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()), c.outputs[0]);
+    return kernels::makeDynamicSlice(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()),
+                                     c.outputs[0]);
   };
   defs.push_back(def);
 
@@ -71,8 +73,8 @@ void dynamicSlice(Defs& defs) {
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = [](const ir::KernelContext& c) {
-    auto kernel =
-        kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0], c.outputs[0]);
+    auto kernel = kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0],
+                                          c.outputs[0]);
     return onOperands(std::move(kernel), 3, {1, 0, 2});
   };
   defs.push_back(grad);
@@ -80,11 +82,15 @@ void dynamicSlice(Defs& defs) {
 
 void inferUpdate(const Op& op, Types& out) {
   requireSameDType(op, 0, 2);
-  const Shape window = windowShape(op, typeOf(op, 0).shape, 1);
-  if (typeOf(op, 2).shape != window) {
-    fail(ErrorKind::kGraph, "{} must have the shape {} of the window", describe(op, 2), toString(window));
-  }
+  windowShape(op, typeOf(op, 0).shape, 1);
   sameType(op, out);
+}
+
+/// Checked when the program is compiled: programs may be built with an update of another shape.
+void requireUpdateFits(const Op& op) {
+  const Shape window = windowShape(op, typeOf(op, 0).shape, 1);
+  if (typeOf(op, 2).shape == window) return;
+  fail(ErrorKind::kGraph, "{} must have the shape {} of the window", describe(op, 2), toString(window));
 }
 
 void dynamicUpdate(Defs& defs) {
@@ -103,8 +109,9 @@ void dynamicUpdate(Defs& defs) {
     if (c.wants(2)) c.set(2, c.make("dynamic_slice", {c.outGrad(), c.input(1)}, c.op.attrs()));
   };
   def.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeDynamicUpdate(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()), c.inputs[2],
-                                      c.outputs[0]);
+    requireUpdateFits(c.op);
+    return kernels::makeDynamicUpdate(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()),
+                                      c.inputs[2], c.outputs[0]);
   };
   defs.push_back(def);
 
@@ -119,7 +126,9 @@ void dynamicUpdate(Defs& defs) {
     sameType(op, out);
   };
   zero.visibility = Visibility::kInternal;
-  zero.grad = [](GradContext& c) { c.set(0, c.make("dynamic_zero", {c.outGrad(), c.input(1)}, c.op.attrs())); };
+  zero.grad = [](GradContext& c) {
+    c.set(0, c.make("dynamic_zero", {c.outGrad(), c.input(1)}, c.op.attrs()));
+  };
   zero.kernel = [](const ir::KernelContext& c) {
     const Shape window = windowShape(c.op, c.inputs[0].shape, 1);
     return kernels::makeDynamicZero(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()), window,

@@ -107,7 +107,8 @@ def accumulator_scale_(t: Tensor, f: _Number) -> Tensor:
         The variable after the update.
     """
     operand, factor = as_operand(f)
-    return one("accumulator_scale_", (t, operand), {"factor": factor}, False, (f"accumulator_scale__{t.name}",))
+    attributes = {"factor": 0.0 if factor is None else factor}  # programs read 0 where the factor is a tensor
+    return one("accumulator_scale_", (t, operand), attributes, False, (f"accumulator_scale__{t.name}",))
 
 
 def accumulator_zero_(t: Tensor) -> Tensor:

@@ -24,9 +24,6 @@ def _updater(
     beta2: Optional[_Number],
     epsilon: _Number,
 ) -> Tensor:
-    decays = _decays(weight_decay)
-    if decays and weight is None:
-        raise ValueError("Weight decay requires weight to not be None.")
     operands = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
     tensors = []
     attributes = {"mode": mode}
@@ -35,14 +32,22 @@ def _updater(
         tensors.append(tensor)
     return one(
         "adam_updater",
-        (acc_first_order, acc_second_order, weight if decays else None, time_step, *tensors),
+        (acc_first_order, acc_second_order, weight if _decays(weight_decay) else None, time_step, *tensors),
         attributes,
         False,
         ("Updater",),
     )
 
 
-def _check_correction(time_step: Optional[Tensor], beta1: Optional[_Number], beta2: Optional[_Number]) -> None:
+def _check(
+    weight: Optional[Tensor],
+    time_step: Optional[Tensor],
+    weight_decay: Optional[_Number],
+    beta1: Optional[_Number],
+    beta2: Optional[_Number],
+) -> None:
+    if _decays(weight_decay) and weight is None:
+        raise ValueError("Weight decay requires weight to not be None.")
     if time_step is not None and (beta1 is None or beta2 is None):
         raise ValueError("Bias correction requires both beta1 and beta2 to not be None.")
 
@@ -77,7 +82,7 @@ def adam_updater(
     Raises:
         ValueError: Something needed is missing.
     """
-    _check_correction(time_step, beta1, beta2)
+    _check(weight, time_step, weight_decay, beta1, beta2)
     return _updater(
         "adam", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, beta2, epsilon
     )
@@ -111,7 +116,7 @@ def lamb_updater(
     Raises:
         ValueError: Something needed is missing.
     """
-    _check_correction(time_step, beta1, beta2)
+    _check(weight, time_step, weight_decay, beta1, beta2)
     return _updater(
         "lamb", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, beta2, epsilon
     )
@@ -145,6 +150,7 @@ def adamax_updater(
     """
     if time_step is None:
         raise ValueError("AdaMax requires time_step to not be None.")
+    _check(weight, None, weight_decay, beta1, None)
     return _updater("adamax", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, None, epsilon)
 
 
