@@ -104,6 +104,16 @@ class Session:
             raise _core.popart_runtime_error("The session is not compiled, so its memory is not known.")
         return self._pb_session._engine.memory()
 
+    def touched_memory(self) -> int:
+        """Bytes of the session's memory that its runs have touched so far, as the system counts pages.
+
+        Raises:
+            popart_runtime_error: The session is not compiled.
+        """
+        if self._pb_session._engine is None:
+            raise _core.popart_runtime_error("The session is not compiled, so it has no memory.")
+        return self._pb_session._engine.touched_bytes()
+
     def _require_attached(self, what: str) -> None:
         if not self.is_attached:
             raise ValueError(f"{what} needs an attached session; put the call inside `with session:`.")
