@@ -43,7 +43,7 @@ class Op {
     return std::get<T>(attrValue(name));
   }
   template <typename T>
-  T attrOr(std::string_view name, T fallback) const {
+  T attrOr(std::string_view name, const T& fallback) const {
     const Attr& value = attrValue(name);
     return std::holds_alternative<T>(value) ? std::get<T>(value) : fallback;
   }

@@ -111,16 +111,12 @@ struct OpDef {
   bool inplaceModifies = true;   ///< false for views: aliases without writing
   bool alwaysInplace = false;    ///< var updates: the op exists only in place
   std::vector<int32_t> alsoModifies = {};  ///< further operands that every use writes (a step counter, ...)
+  UpdateFn update = nullptr;     ///< what their elements become before the op's own arithmetic reads them
+  bool inplaceCopies = false;    ///< the in-place result is an alias to the ambiguity check, but memory of its own
 
   // Effects.
   bool random = false;           ///< a pure function of its seed operand, but never merged
   bool sideEffect = false;       ///< never removed: host_store, print, ...
-  /// With `alsoModifies`: what every element of those operands becomes before the op's own arithmetic runs, which then reads
-  /// the new values.
-  UpdateFn update = nullptr;
-  /// With an in-place variant: its result names the operands' memory for the ambiguity check (all variadic ones), but is
-  /// computed into memory of its own.
-  bool inplaceCopies = false;
 
   // How it runs: exactly one of expr (with optional reduction), view, kernel, structure.
   ExprFn expr = nullptr;

@@ -27,9 +27,10 @@ void arithmetic(Defs& defs) {
       [](Val a, Val b) { return a * b; },  //
       [](Val dy, Val, Val b, Val) { return dy * b; }, [](Val dy, Val a, Val, Val) { return dy * a; });
   addBinary(
-      defs, {"div", "Div", "Quotient of two tensors with NumPy broadcasting; of integers it is truncated."}, "Div",
-      [](Val a, Val b) { return a / b; },  //
-      [](Val dy, Val, Val b, Val) { return dy / b; }, [](Val dy, Val a, Val b, Val) { return -(dy * a) / (b * b); });
+      defs, {"div", "Div", "Quotient of two tensors with NumPy broadcasting; of integers it is truncated."},
+      "Div", [](Val a, Val b) { return a / b; },  //
+      [](Val dy, Val, Val b, Val) { return dy / b; },
+      [](Val dy, Val a, Val b, Val) { return -(dy * a) / (b * b); });
 }
 
 void powers(Defs& defs) {
@@ -47,7 +48,9 @@ void powers(Defs& defs) {
       },
       pow);
   addBinary(
-      defs, {"fmod", "Fmod", "Remainder of a truncated division with NumPy broadcasting; it has the sign of `lhs`."},
+      defs,
+      {"fmod", "Fmod",
+       "Remainder of a truncated division with NumPy broadcasting; it has the sign of `lhs`."},
       "Fmod", [](Val a, Val b) { return binary(Prim::kMod, a, b); },  //
       [](Val dy, Val, Val, Val) { return dy; },
       [](Val dy, Val a, Val b, Val) { return -(dy * kernels::unary(Prim::kTrunc, a / b)); });
@@ -87,7 +90,8 @@ void variadic(Defs& defs) {
   OpDef grad;
   grad.name = "maximum_arg_grad";
   grad.type = "MaxArgGrad";
-  grad.doc = "Gradient of maximum with respect to one operand: every operand that equals the result receives it.";
+  grad.doc =
+      "Gradient of maximum with respect to one operand: every operand that equals the result receives it.";
   grad.operands = {{"grad", ir::kFloats}, {"arg", ir::kFloats}, {"out", ir::kFloats}};
   grad.infer = likeOperand<1>;
   grad.visibility = Visibility::kInternal;

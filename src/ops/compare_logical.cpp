@@ -28,8 +28,9 @@ void inferWhere(const Op& op, Types& out) {
   requireSameDType(op, 1, 2);
   Shape arms, all;
   if (!broadcastShapes(typeOf(op, 1).shape, typeOf(op, 2).shape, arms)) {
-    fail(ErrorKind::kGraph, "{} and {} do not broadcast: dimensions, counted from the last, must be equal or 1",
-         describe(op, 1), describe(op, 2));
+    fail(ErrorKind::kGraph,
+         "{} and {} do not broadcast: dimensions, counted from the last, must be equal or 1", describe(op, 1),
+         describe(op, 2));
   }
   if (!broadcastShapes(typeOf(op, 0).shape, arms, all)) {
     fail(ErrorKind::kGraph, "{} does not broadcast with the shape {} of the two choices", describe(op, 0),
@@ -39,8 +40,10 @@ void inferWhere(const Op& op, Types& out) {
 }
 
 void whereRule(GradContext& c) {
-  if (c.wants(1)) c.set(1, c.make("where_lhs_grad", {c.outGrad(), c.input(0)}, {intsAttr(c.op.input(1)->shape())}));
-  if (c.wants(2)) c.set(2, c.make("where_rhs_grad", {c.outGrad(), c.input(0)}, {intsAttr(c.op.input(2)->shape())}));
+  if (c.wants(1))
+    c.set(1, c.make("where_lhs_grad", {c.outGrad(), c.input(0)}, {intsAttr(c.op.input(1)->shape())}));
+  if (c.wants(2))
+    c.set(2, c.make("where_rhs_grad", {c.outGrad(), c.input(0)}, {intsAttr(c.op.input(2)->shape())}));
 }
 
 OpDef whereGrad(const Names& names) {
@@ -81,15 +84,18 @@ void where(Defs& defs) {
 void compareLogical(Defs& defs) {
   constexpr ir::DTypes kComparable = ir::kNumeric | ir::kBools;
   defs.push_back(comparison({"equal", "Equal", "Whether two elements are equal, with NumPy broadcasting."},
-                            {{"lhs", kComparable}, {"rhs", kComparable}}, [](Val a, Val b) { return eq(a, b); }));
-  defs.push_back(comparison({"greater", "Greater", "Whether `input` is greater than `other`, with NumPy broadcasting."},
-                            {{"input", kComparable}, {"other", kComparable}}, [](Val a, Val b) { return a > b; }));
+                            {{"lhs", kComparable}, {"rhs", kComparable}},
+                            [](Val a, Val b) { return eq(a, b); }));
+  defs.push_back(
+      comparison({"greater", "Greater", "Whether `input` is greater than `other`, with NumPy broadcasting."},
+                 {{"input", kComparable}, {"other", kComparable}}, [](Val a, Val b) { return a > b; }));
 
   const std::vector<ir::OperandDef> two = {{"lhs", ir::kBools}, {"rhs", ir::kBools}};
-  OpDef both = comparison({"logical_and", "And", "Whether both elements are true, with NumPy broadcasting."}, two,
-                          [](Val a, Val b) { return kernels::binary(Prim::kAnd, a, b); });
-  OpDef either = comparison({"logical_or", "Or", "Whether one or both elements are true, with NumPy broadcasting."},
-                            two, [](Val a, Val b) { return kernels::binary(Prim::kOr, a, b); });
+  OpDef both = comparison({"logical_and", "And", "Whether both elements are true, with NumPy broadcasting."},
+                          two, [](Val a, Val b) { return kernels::binary(Prim::kAnd, a, b); });
+  OpDef either =
+      comparison({"logical_or", "Or", "Whether one or both elements are true, with NumPy broadcasting."}, two,
+                 [](Val a, Val b) { return kernels::binary(Prim::kOr, a, b); });
   OpDef neither = comparison({"logical_not", "Not", "Whether the element is false."}, {{"t", ir::kBools}},
                              [](Val a, Val) { return eq(a, a.constant(0)); });
   for (OpDef* def : {&both, &either, &neither}) {

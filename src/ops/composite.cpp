@@ -23,15 +23,15 @@ class Composite::Sequence final : public kernels::Kernel {
   }
 
   void run(std::span<std::byte* const> operands) const override {
-    std::byte* memory = scratchBytes() > 0 ? operands[static_cast<size_t>(operands_)] : nullptr;
+    const auto scratch = [&](int64_t offset) { return operands[static_cast<size_t>(operands_)] + offset; };
     for (const Step& s : steps_) {
       std::array<std::byte*, kMaxOperands> given;
       size_t n = 0;
       for (int32_t i : s.operands) {
         given[n++] = i < operands_ ? operands[static_cast<size_t>(i)]
-                                   : memory + offsets_[static_cast<size_t>(i - operands_)];
+                                   : scratch(offsets_[static_cast<size_t>(i - operands_)]);
       }
-      if (s.kernel->scratchBytes() > 0) given[n++] = memory + between_;
+      if (s.kernel->scratchBytes() > 0) given[n++] = scratch(between_);
       s.kernel->run({given.data(), n});
     }
   }

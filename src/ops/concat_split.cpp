@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 
 #include "kernels/copy.h"
@@ -19,20 +20,21 @@ void inferConcat(const Op& op, Types& out) {
     mixed = mixed || t->dtype() != type.dtype;
   }
   if (mixed) fail(ErrorKind::kType, "All inputs to a concat operation must have the same type:{}", dtypes);
-  if (type.shape.empty()) fail(ErrorKind::kGraph, "{} has no dimension to concatenate on: reshape it", describe(op, 0));
+  if (type.shape.empty())
+    fail(ErrorKind::kGraph, "{} has no dimension to concatenate on: reshape it", describe(op, 0));
   const auto axis = static_cast<size_t>(axisOf(op, static_cast<int64_t>(type.shape.size())));
   int64_t total = 0;
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     Shape shape = typeOf(op, i).shape;
     if (shape.size() != type.shape.size()) {
-      fail(ErrorKind::kGraph, "{} has rank {} and the first tensor has rank {}; they must be equal", describe(op, i),
-           shape.size(), type.shape.size());
+      fail(ErrorKind::kGraph, "{} has rank {} and the first tensor has rank {}; they must be equal",
+           describe(op, i), shape.size(), type.shape.size());
     }
     total += shape[axis];
     shape[axis] = type.shape[axis];
     if (shape != type.shape) {
-      fail(ErrorKind::kGraph, "{} differs from the shape {} of the first tensor in more than axis {}", describe(op, i),
-           toString(type.shape), axis);
+      fail(ErrorKind::kGraph, "{} differs from the shape {} of the first tensor in more than axis {}",
+           describe(op, i), toString(type.shape), axis);
     }
   }
   type.shape[axis] = total;
@@ -82,7 +84,8 @@ kernels::KernelPtr splitKernel(const ir::KernelContext& c) {
   int64_t begin = 0;
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     Layout piece(t.dtype, c.outputs[i].shape, t.strides);
-    all.step(kernels::makeWindowCopy(piece, begin * t.strides[axis], c.outputs[i], 0), {0, static_cast<int32_t>(i) + 1});
+    all.step(kernels::makeWindowCopy(piece, begin * t.strides[axis], c.outputs[i], 0),
+             {0, static_cast<int32_t>(i) + 1});
     begin += piece.shape[axis];
   }
   return std::move(all).make();
@@ -95,7 +98,8 @@ void concatSplit(Defs& defs) {
   concat.name = "concat";
   concat.type = "Concat";
   concat.doc = "Tensors one after another on an axis.";
-  concat.operands = {{"ts", ir::kAny, "One or more tensors that differ at most on the axis.", Arity::kVariadic}};
+  concat.operands = {
+      {"ts", ir::kAny, "One or more tensors that differ at most on the axis.", Arity::kVariadic}};
   concat.attrs = {{"axis", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})}};
   concat.infer = inferConcat;
   concat.grad = concatRule;

@@ -17,14 +17,15 @@ void checkInputs(const Op& op, const ir::Graph& callee, size_t first) {
     const Tensor& have = *op.input(first + i);
     const Tensor& want = *callee.inputs()[i];
     if (have.dtype() == want.dtype() && have.shape() == want.shape()) continue;
-    fail(ErrorKind::kGraph, "tensor `{}` is {}, but input `{}` of graph `{}` is {}; they must be equal", have.id(),
-         have.type().str(), want.name(), callee.displayName(), want.type().str());
+    fail(ErrorKind::kGraph, "tensor `{}` is {}, but input `{}` of graph `{}` is {}; they must be equal",
+         have.id(), have.type().str(), want.name(), callee.displayName(), want.type().str());
   }
 }
 
 void checkNoMore(const Op& op, const ir::Graph& callee, size_t wanted) {
   if (op.inputs().size() <= wanted) return;
-  fail(ErrorKind::kValue, "Too many inputs have been provided: graph `{}` has {} inputs; {} operands were given, {} are needed",
+  fail(ErrorKind::kValue,
+       "Too many inputs have been provided: graph `{}` has {} inputs; {} operands were given, {} are needed",
        callee.displayName(), callee.inputs().size(), op.inputs().size(), wanted);
 }
 
@@ -52,7 +53,8 @@ void inferRepeat(const Op& op, Types& out) {
   if (count < 0) fail(ErrorKind::kValue, "Repeat count must be >= 0, it is {}", count);
   if (body.outputs().size() > body.inputs().size()) {
     fail(ErrorKind::kValue,
-         "To repeat the subgraph `{}`, it must not have more outputs ({}) than inputs ({}): each output becomes the input "
+         "To repeat the subgraph `{}`, it must not have more outputs ({}) than inputs ({}): each output "
+         "becomes the input "
          "at the same place in the next iteration",
          body.displayName(), body.outputs().size(), body.inputs().size());
   }
@@ -61,7 +63,8 @@ void inferRepeat(const Op& op, Types& out) {
   for (size_t i = 0; i < body.outputs().size(); ++i) {
     const TensorType &output = body.outputs()[i]->type(), &input = body.inputs()[i]->type();
     if (output.dtype == input.dtype && output.shape == input.shape) continue;
-    fail(ErrorKind::kGraph, "output `{}` of graph `{}` is {}, but it becomes input `{}`, {}, in the next iteration",
+    fail(ErrorKind::kGraph,
+         "output `{}` of graph `{}` is {}, but it becomes input `{}`, {}, in the next iteration",
          body.outputs()[i]->name(), body.displayName(), output.str(), body.inputs()[i]->name(), input.str());
   }
   outputTypes(body, out);
@@ -80,8 +83,8 @@ void inferConditional(const Op& op, Types& out) {
   for (size_t i = 0; i < yes.outputs().size(); ++i) {
     const TensorType &a = yes.outputs()[i]->type(), &b = no.outputs()[i]->type();
     if (a.dtype == b.dtype && a.shape == b.shape) continue;
-    fail(ErrorKind::kGraph, "output {} is {} in branch `{}` and {} in branch `{}`; they must be equal", i, a.str(),
-         yes.displayName(), b.str(), no.displayName());
+    fail(ErrorKind::kGraph, "output {} is {} in branch `{}` and {} in branch `{}`; they must be equal", i,
+         a.str(), yes.displayName(), b.str(), no.displayName());
   }
   checkInputs(op, yes, 1);
   checkInputs(op, no, 1 + yes.inputs().size());
@@ -108,9 +111,11 @@ void control(Defs& defs) {
   repeat.name = "repeat";
   repeat.type = "Loop";
   repeat.doc = "Runs a graph a number of times; its outputs become its first inputs of the next time.";
-  repeat.operands = {{"inputs", ir::kAny, "Inputs of the first time; those beyond the outputs stay.", Arity::kVariadic}};
-  repeat.attrs = {{"graph", AttrType::kGraph, "The graph to run."},
-                  {"repeat_count", AttrType::kInt, "How many times; after 0 times the outputs are the inputs."}};
+  repeat.operands = {
+      {"inputs", ir::kAny, "Inputs of the first time; those beyond the outputs stay.", Arity::kVariadic}};
+  repeat.attrs = {
+      {"graph", AttrType::kGraph, "The graph to run."},
+      {"repeat_count", AttrType::kInt, "How many times; after 0 times the outputs are the inputs."}};
   repeat.results = {{"outputs", "", true}};
   repeat.infer = inferRepeat;
   repeat.visibility = Visibility::kManual;
@@ -121,8 +126,9 @@ void control(Defs& defs) {
   conditional.name = "conditional";
   conditional.type = "If";
   conditional.doc = "Runs one of two graphs.";
-  conditional.operands = {{"cond", ir::kBools, "Decides: true runs `then_branch`."},
-                          {"inputs", ir::kAny, "Inputs of `then_branch`, then those of `else_branch`.", Arity::kVariadic}};
+  conditional.operands = {
+      {"cond", ir::kBools, "Decides: true runs `then_branch`."},
+      {"inputs", ir::kAny, "Inputs of `then_branch`, then those of `else_branch`.", Arity::kVariadic}};
   conditional.attrs = {{"then_branch", AttrType::kGraph, "Run when the condition is true."},
                        {"else_branch", AttrType::kGraph, "Run when the condition is false."}};
   conditional.results = {{"outputs", "", true}};

@@ -25,7 +25,8 @@ void inferConv(const Op& op, Types& out) {
   const TensorType &t = typeOf(op, 0), &weight = typeOf(op, 1);
   const int64_t rank = op.input(0)->rank(), groups = integer(op, "groups");
   if (rank < 3 || rank > 5) {
-    fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: samples, channels and 1 to 3 spatial ones", describe(op, 0));
+    fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: samples, channels and 1 to 3 spatial ones",
+         describe(op, 0));
   }
   requireRank(op, 1, rank);
   const bool float8 = isFloat8(t.dtype) && isFloat8(weight.dtype);
@@ -33,7 +34,8 @@ void inferConv(const Op& op, Types& out) {
   checkScale(op);
   if (groups < 1 || weight.shape[1] * groups != t.shape[1] || weight.shape[0] % groups != 0) {
     fail(ErrorKind::kGraph,
-         "{} has {} channels, {} takes {} in each of {} group(s) for {} outputs: channels must be equal and the groups "
+         "{} has {} channels, {} takes {} in each of {} group(s) for {} outputs: channels must be equal and "
+         "the groups "
          "divide the outputs",
          describe(op, 0), t.shape[1], describe(op, 1), weight.shape[1], groups, weight.shape[0]);
   }
@@ -44,7 +46,8 @@ void inferConv(const Op& op, Types& out) {
 
 kernels::ConvSpec specOf(const Op& op, const Layout& input, const Layout& weights, const Layout& output) {
   const Window w = convWindow(op, input.shape, weights.shape);
-  return {input, weights, output, w.strides, w.padsBegin, w.padsEnd, w.dilations, integer(op, "groups"), false};
+  return {input, weights, output, w.strides, w.padsBegin, w.padsEnd, w.dilations, integer(op, "groups"),
+          false};
 }
 
 kernels::KernelPtr convKernel(const ir::KernelContext& c) {
@@ -90,18 +93,19 @@ void conv(Defs& defs) {
   def.doc = "Convolution (cross-correlation) over 1 to 3 spatial dimensions.";
   def.operands = {{"t", kOperands, "Samples, channels, then the spatial dimensions."},
                   {"weight", kOperands, "Outputs, channels of a group, then the window."},
-                  {"log2_scale", ir::bit(DType::kInt32), "float8 only: the result is multiplied by two to this power.",
-                   Arity::kOptional}};
-  def.attrs = {{"stride", AttrType::kInts, "Distance of windows on each spatial dimension; empty: 1.", intsAttr({})},
-               {"padding", AttrType::kInts, "Zeros before each spatial dimension, then after each; empty: none.",
-                intsAttr({})},
-               {"dilation", AttrType::kInts, "Distance of the elements of a window; empty: 1.", intsAttr({})},
-               {"groups", AttrType::kInt, "Groups of channels that do not mix.", Attr(int64_t{1})},
-               {"pad_type", AttrType::kString, "\"not_set\": as `padding` says; \"same_upper\", \"same_lower\", \"valid\".",
-                textAttr("not_set")},
-               {"available_memory_proportions", AttrType::kFloats, "Kept for compatibility; has no effect.", {}, true},
-               {"partials_types", AttrType::kString, "Kept for compatibility; sums are at least float32.", {}, true},
-               {"enable_conv_dithering", AttrType::kInts, "Kept for compatibility; has no effect.", {}, true}};
+                  {"log2_scale", ir::bit(DType::kInt32),
+                   "float8 only: the result is multiplied by two to this power.", Arity::kOptional}};
+  def.attrs = {
+      {"stride", AttrType::kInts, "Distance of windows on each spatial dimension; empty: 1.", intsAttr({})},
+      {"padding", AttrType::kInts, "Zeros before each spatial dimension, then after each; empty: none.",
+       intsAttr({})},
+      {"dilation", AttrType::kInts, "Distance of the elements of a window; empty: 1.", intsAttr({})},
+      {"groups", AttrType::kInt, "Groups of channels that do not mix.", Attr(int64_t{1})},
+      {"pad_type", AttrType::kString,
+       "\"not_set\": as `padding` says; \"same_upper\", \"same_lower\", \"valid\".", textAttr("not_set")},
+      {"available_memory_proportions", AttrType::kFloats, "Kept for compatibility; has no effect.", {}, true},
+      {"partials_types", AttrType::kString, "Kept for compatibility; sums are at least float32.", {}, true},
+      {"enable_conv_dithering", AttrType::kInts, "Kept for compatibility; has no effect.", {}, true}};
   def.infer = inferConv;
   def.grad = convRule;
   def.visibility = Visibility::kManual;
@@ -116,8 +120,9 @@ void conv(Defs& defs) {
   };
   defs.push_back(input);
 
-  OpDef weight = convGrad(def, {"conv_grad_weight", "ConvWeightsGrad", "Gradient of conv with respect to `weight`."},
-                          {{"t", ir::kFloats}, {"grad", ir::kFloats}});
+  OpDef weight =
+      convGrad(def, {"conv_grad_weight", "ConvWeightsGrad", "Gradient of conv with respect to `weight`."},
+               {{"t", ir::kFloats}, {"grad", ir::kFloats}});
   weight.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradWeight(specOf(c.op, c.inputs[0], c.outputs[0], c.inputs[1]));
   };

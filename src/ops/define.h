@@ -41,7 +41,8 @@ VType commonReal(Val a, Val b);
 /// Gives result i, converted to what its dtype computes in. For a bool result any number but 0 is true.
 void store(ExprContext& c, Val v, size_t i = 0);
 
-/// The sum of `dy` over what was broadcast, so that it has the shape of `like`; `dy` itself where nothing was.
+/// The sum of `dy` over what was broadcast, so that it has the shape of `like`; `dy` itself where nothing
+/// was.
 Tensor* reduceTo(GradContext& c, Tensor* dy, const ir::Tensor& like);
 /// `t` with another shape; `t` itself where that is its shape.
 Tensor* reshapeTo(GradContext& c, Tensor* t, const Shape& shape);
@@ -107,8 +108,8 @@ void addUnary(Defs& defs, const Names& names, F f, Of of, Derivative derivative,
   defs.push_back(unaryGrad(def, of, derivative));
 }
 
-/// Gradient of a binary op with respect to argument `Arg`: reads dy, both arguments and the result, and sums over what
-/// was broadcast. Which of them the arithmetic reads is the derivative's business.
+/// Gradient of a binary op with respect to argument `Arg`: reads dy, both arguments and the result, and sums
+/// over what was broadcast. Which of them the arithmetic reads is the derivative's business.
 template <size_t Arg, typename Derivative>
 OpDef binaryGrad(const OpDef& base, std::string_view stem, Derivative) {
   OpDef def;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -40,17 +41,19 @@ void rounding(Defs& defs) {
       defs, {"sign", "Sign", "-1, 0 or 1 by the sign of the element."},
       [](ExprContext&, Val x) { return prim(Prim::kSign, x); }, OfNothing{}, zero);
   addUnary(
-      defs, {"abs", "Abs", "Absolute value of every element."}, [](ExprContext&, Val x) { return abs(x); }, OfInput{},
-      [](ExprContext&, Val dy, Val x) { return dy * prim(Prim::kSign, x); });
+      defs, {"abs", "Abs", "Absolute value of every element."}, [](ExprContext&, Val x) { return abs(x); },
+      OfInput{}, [](ExprContext&, Val dy, Val x) { return dy * prim(Prim::kSign, x); });
   addUnary(
-      defs, {"negate", "Neg", "Every element with the opposite sign."}, [](ExprContext&, Val x) { return -x; },
-      OfNothing{}, [](ExprContext&, Val dy) { return -dy; }, {.className = "NegateOp"});
+      defs, {"negate", "Neg", "Every element with the opposite sign."},
+      [](ExprContext&, Val x) { return -x; }, OfNothing{}, [](ExprContext&, Val dy) { return -dy; },
+      {.className = "NegateOp"});
 }
 
 void transcendental(Defs& defs) {
   addUnary(
-      defs, {"sqrt", "Sqrt", "Square root of every element."}, [](ExprContext&, Val x) { return sqrt(real(x)); },
-      OfResult{}, [](ExprContext&, Val dy, Val y) { return dy / (2.0 * y); });
+      defs, {"sqrt", "Sqrt", "Square root of every element."},
+      [](ExprContext&, Val x) { return sqrt(real(x)); }, OfResult{},
+      [](ExprContext&, Val dy, Val y) { return dy / (2.0 * y); });
   addUnary(
       defs, {"sin", "Sin", "Sine of every element, in radians."},
       [](ExprContext&, Val x) { return prim(Prim::kSin, real(x)); }, OfInput{},
@@ -60,11 +63,13 @@ void transcendental(Defs& defs) {
       [](ExprContext&, Val x) { return prim(Prim::kCos, real(x)); }, OfInput{},
       [](ExprContext&, Val dy, Val x) { return -(dy * prim(Prim::kSin, x)); });
   addUnary(
-      defs, {"exp", "Exp", "e to the power of every element."}, [](ExprContext&, Val x) { return exp(real(x)); },
-      OfResult{}, [](ExprContext&, Val dy, Val y) { return dy * y; }, inplace());
+      defs, {"exp", "Exp", "e to the power of every element."},
+      [](ExprContext&, Val x) { return exp(real(x)); }, OfResult{},
+      [](ExprContext&, Val dy, Val y) { return dy * y; }, inplace());
   addUnary(
-      defs, {"log", "Log", "Natural logarithm of every element."}, [](ExprContext&, Val x) { return log(real(x)); },
-      OfInput{}, [](ExprContext&, Val dy, Val x) { return dy / x; });
+      defs, {"log", "Log", "Natural logarithm of every element."},
+      [](ExprContext&, Val x) { return log(real(x)); }, OfInput{},
+      [](ExprContext&, Val dy, Val x) { return dy / x; });
   addUnary(
       defs, {"tanh", "Tanh", "Hyperbolic tangent of every element."},
       [](ExprContext&, Val x) { return tanh(real(x)); }, OfResult{},
@@ -77,7 +82,9 @@ void activations(Defs& defs) {
       [](ExprContext&, Val x) { return max(x, x.constant(0)); }, OfResult{},
       [](ExprContext&, Val dy, Val y) { return select(y > 0.0, dy, dy.constant(0)); }, inplace());
   addUnary(
-      defs, {"gelu", "Gelu", "Gaussian error linear unit in its tanh form, x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))."},
+      defs,
+      {"gelu", "Gelu",
+       "Gaussian error linear unit in its tanh form, x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))."},
       [](ExprContext&, Val x) { return 0.5 * real(x) * (1.0 + tanh(geluArgument(real(x)))); }, OfInput{},
       [](ExprContext&, Val dy, Val x) {
         const Val t = tanh(geluArgument(x));
@@ -86,8 +93,10 @@ void activations(Defs& defs) {
       },
       inplace());
   addUnary(
-      defs, {"geluerf", "GeluErf", "Gaussian error linear unit in its exact form, x/2 (1 + erf(x / sqrt(2)))."},
-      [](ExprContext&, Val x) { return 0.5 * real(x) * (1.0 + erf(real(x) * std::numbers::sqrt2 * 0.5)); }, OfInput{},
+      defs,
+      {"geluerf", "GeluErf", "Gaussian error linear unit in its exact form, x/2 (1 + erf(x / sqrt(2)))."},
+      [](ExprContext&, Val x) { return 0.5 * real(x) * (1.0 + erf(real(x) * std::numbers::sqrt2 * 0.5)); },
+      OfInput{},
       [](ExprContext&, Val dy, Val x) {
         const Val cdf = 0.5 * (1.0 + erf(x * (std::numbers::sqrt2 * 0.5)));
         const Val pdf = exp(-0.5 * (x * x)) * (0.5 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
@@ -138,16 +147,19 @@ void classification(Defs& defs) {
   OpDef more;
   more.infer = sameShapeBool;
   more.className = "IsNaN";
-  defs.push_back(noGradient(unary({"isnan", "IsNaN", "Whether an element is not a number."},
-                                  [](ExprContext&, Val x) { return prim(Prim::kIsNan, real(x)); }, more)));
+  defs.push_back(noGradient(unary(
+      {"isnan", "IsNaN", "Whether an element is not a number."},
+      [](ExprContext&, Val x) { return prim(Prim::kIsNan, real(x)); }, more)));
   more.className = "IsInf";
-  defs.push_back(noGradient(unary({"isinf", "IsInf", "Whether an element is infinite."},
-                                  [](ExprContext&, Val x) { return prim(Prim::kIsInf, real(x)); }, more)));
+  defs.push_back(noGradient(unary(
+      {"isinf", "IsInf", "Whether an element is infinite."},
+      [](ExprContext&, Val x) { return prim(Prim::kIsInf, real(x)); }, more)));
 }
 
 void incrementMod(Defs& defs) {
   OpDef more = inplace();
-  more.attrs = {{"increment", AttrType::kFloat, "What is added."}, {"modulus", AttrType::kFloat, "The divisor."}};
+  more.attrs = {{"increment", AttrType::kFloat, "What is added."},
+                {"modulus", AttrType::kFloat, "The divisor."}};
   addUnary(
       defs, {"increment_mod", "IncrementMod", "Remainder of (element + increment) divided by the modulus."},
       [](ExprContext& c, Val x) {

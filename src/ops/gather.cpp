@@ -17,10 +17,12 @@ void inferGather(const Op& op, Types& out) {
 }
 
 std::vector<ir::AttrDef> gatherAttrs() {
-  return {{"axis", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})},
-          {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true},
-          {"zero_OOR", AttrType::kBool,
-           "Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.", Attr(false)}};
+  return {
+      {"axis", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})},
+      {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true},
+      {"zero_OOR", AttrType::kBool,
+       "Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.",
+       Attr(false)}};
 }
 
 OpDef gatherOp(const Names& names) {

@@ -12,8 +12,9 @@ const ir::Stream& streamOf(const Op& op, ir::StreamDirection direction) {
   if (stream == nullptr) fail(ErrorKind::kValue, "there is no stream `{}` in this Ir", id);
   if (stream->direction != direction) {
     fail(ErrorKind::kValue, "stream `{}` runs {}", id,
-         direction == ir::StreamDirection::kHostToDevice ? "from the device to the host; a load needs the opposite"
-                                                         : "from the host to the device; a store needs the opposite");
+         direction == ir::StreamDirection::kHostToDevice
+             ? "from the device to the host; a load needs the opposite"
+             : "from the host to the device; a store needs the opposite");
   }
   const TensorType &have = typeOf(op, 0), &want = stream->tensor->type();
   if (have.dtype != want.dtype || have.shape != want.shape) {
@@ -28,9 +29,11 @@ void inferInit(const Op& op, Types& out) {
     fail(ErrorKind::kValue, "`init_type` is \"{}\"; it must be \"zero\" or \"undef\"", kind);
   }
   for (int64_t size : ints(op, "shape")) {
-    if (size < 0) fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
+    if (size < 0)
+      fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
   }
-  out.push_back({op.attr<DType>("dtype"), ints(op, "shape"), op.attrOr<std::vector<int64_t>>("meta_shape", {})});
+  out.push_back(
+      {op.attr<DType>("dtype"), ints(op, "shape"), op.attrOr<std::vector<int64_t>>("meta_shape", {})});
 }
 
 OpDef init() {
@@ -107,11 +110,14 @@ OpDef printTensor() {
       {"title", AttrType::kString, "Text before the values."},
       {"print_self", AttrType::kBool, "Whether to print the tensor.", Attr(true)},
       {"print_gradient", AttrType::kBool, "Whether to print its gradient.", Attr(false)},
-      {"summarise_threshold", AttrType::kInt, "Size from which the middle of an axis is left out.", Attr(int64_t{1000})},
-      {"edge_items", AttrType::kInt, "How many entries are left at both ends of a shortened axis.", Attr(int64_t{3})},
+      {"summarise_threshold", AttrType::kInt, "Size from which the middle of an axis is left out.",
+       Attr(int64_t{1000})},
+      {"edge_items", AttrType::kInt, "How many entries are left at both ends of a shortened axis.",
+       Attr(int64_t{3})},
       {"max_line_width", AttrType::kInt, "Characters after which a line is broken.", Attr(int64_t{75})},
       {"digits", AttrType::kInt, "Digits after the decimal point.", Attr(int64_t{8})},
-      {"float_format", AttrType::kString, "\"auto\", \"fixed\", \"scientific\" or \"none\".", textAttr("auto")},
+      {"float_format", AttrType::kString, "\"auto\", \"fixed\", \"scientific\" or \"none\".",
+       textAttr("auto")},
       {"separator", AttrType::kString, "Between two entries.", textAttr(" ")},
       {"open_bracket", AttrType::kString, "Before the entries of an axis.", textAttr("[")},
       {"close_bracket", AttrType::kString, "After the entries of an axis.", textAttr("]")}};

@@ -22,7 +22,8 @@ void broadcastAll(const Op& op, Types& out) {
     Shape joint;
     if (!broadcastShapes(type.shape, shape, joint)) {
       fail(ErrorKind::kGraph,
-           "{} does not broadcast with the shape {} of the operands before it: dimensions, counted from the last, must "
+           "{} does not broadcast with the shape {} of the operands before it: dimensions, counted from the "
+           "last, must "
            "be equal or 1",
            describe(op, i), toString(type.shape));
     }
@@ -58,7 +59,8 @@ void requireSameShape(const Op& op, size_t a, size_t b) {
 
 void requireSameDType(const Op& op, size_t a, size_t b) {
   if (typeOf(op, a).dtype == typeOf(op, b).dtype) return;
-  fail(ErrorKind::kGraph, "{} and {} must have the same dtype: cast one of them", describe(op, a), describe(op, b));
+  fail(ErrorKind::kGraph, "{} and {} must have the same dtype: cast one of them", describe(op, a),
+       describe(op, b));
 }
 
 void requireRank(const Op& op, size_t operand, int64_t rank) {
@@ -134,15 +136,32 @@ std::vector<int64_t> knownInts(const Op& op, size_t operand) {
   const std::byte* bytes = t.data()->bytes;
   const int64_t n = t.type().numElements();
   switch (t.dtype()) {
-    case DType::kInt8: readInts<int8_t>(bytes, n, out); break;
-    case DType::kInt16: readInts<int16_t>(bytes, n, out); break;
-    case DType::kInt32: readInts<int32_t>(bytes, n, out); break;
-    case DType::kInt64: readInts<int64_t>(bytes, n, out); break;
-    case DType::kUInt8: readInts<uint8_t>(bytes, n, out); break;
-    case DType::kUInt16: readInts<uint16_t>(bytes, n, out); break;
-    case DType::kUInt32: readInts<uint32_t>(bytes, n, out); break;
-    case DType::kUInt64: readInts<uint64_t>(bytes, n, out); break;
-    default: fail(ErrorKind::kGraph, "{} must have an integer dtype", describe(op, operand));
+    case DType::kInt8:
+      readInts<int8_t>(bytes, n, out);
+      break;
+    case DType::kInt16:
+      readInts<int16_t>(bytes, n, out);
+      break;
+    case DType::kInt32:
+      readInts<int32_t>(bytes, n, out);
+      break;
+    case DType::kInt64:
+      readInts<int64_t>(bytes, n, out);
+      break;
+    case DType::kUInt8:
+      readInts<uint8_t>(bytes, n, out);
+      break;
+    case DType::kUInt16:
+      readInts<uint16_t>(bytes, n, out);
+      break;
+    case DType::kUInt32:
+      readInts<uint32_t>(bytes, n, out);
+      break;
+    case DType::kUInt64:
+      readInts<uint64_t>(bytes, n, out);
+      break;
+    default:
+      fail(ErrorKind::kGraph, "{} must have an integer dtype", describe(op, operand));
   }
   return out;
 }

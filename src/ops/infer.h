@@ -50,7 +50,8 @@ void requireScalar(const Op& op, size_t operand);
 
 /// Attribute `axis` as an index into the dimensions of a tensor of this rank.
 int64_t axisOf(const Op& op, int64_t rank, std::string_view attr = "axis");
-/// Attribute "axes" sorted, non-negative; empty means all of them. Error(kValue) for one out of range or twice.
+/// Attribute "axes" sorted, non-negative; empty means all of them. Error(kValue) for one out of range or
+/// twice.
 std::vector<int64_t> reductionAxes(const Op& op, int64_t rank);
 /// `shape` with the axes kept as 1, or dropped.
 Shape reducedShape(const Shape& shape, const std::vector<int64_t>& axes, bool keep);

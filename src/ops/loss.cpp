@@ -23,8 +23,8 @@ void checkLabels(const Op& op) {
   Shape rows = typeOf(op, 0).shape;
   rows.pop_back();
   if (typeOf(op, 1).shape == rows) return;
-  fail(ErrorKind::kGraph, "{} must have shape {}: one label for each row of {}", describe(op, 1), toString(rows),
-       describe(op, 0));
+  fail(ErrorKind::kGraph, "{} must have shape {}: one label for each row of {}", describe(op, 1),
+       toString(rows), describe(op, 0));
 }
 
 void inferLoss(const Op& op, Types& out) {
@@ -79,7 +79,9 @@ void nllWithSoftmaxGrad(Defs& defs) {
   OpDef def;
   def.name = "nll_loss_with_softmax_grad";
   def.type = "NlllWithSoftmaxGradDirect";
-  def.doc = "Negative log likelihood of labels under a softmax, and the gradient with respect to what the softmax was of.";
+  def.doc =
+      "Negative log likelihood of labels under a softmax, and the gradient with respect to what the softmax "
+      "was of.";
   def.operands = {{"probs", ir::kFloats, "Result of the softmax, the classes in the last dimension."},
                   {"labels", kLabels, "The true class of each row."},
                   {"loss_grad", ir::kFloats, "Gradient of the loss."}};

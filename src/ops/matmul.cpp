@@ -28,7 +28,8 @@ Product productOf(const Op& op) {
   const Shape &lhs = typeOf(op, 0).shape, &rhs = typeOf(op, 1).shape;
   for (size_t i : {0, 1}) {
     if (op.input(i)->rank() == 0) {
-      fail(ErrorKind::kGraph, "{} is a scalar; a matrix product needs one dimension or more: use mul", describe(op, i));
+      fail(ErrorKind::kGraph, "{} is a scalar; a matrix product needs one dimension or more: use mul",
+           describe(op, i));
     }
   }
   Product p;
@@ -44,8 +45,10 @@ Product productOf(const Op& op) {
   const Shape lhsBatch(lhs.begin(), lhs.end() - (p.lhs1d ? 1 : 2));
   const Shape rhsBatch(rhs.begin(), rhs.end() - (p.rhs1d ? 1 : 2));
   if (!broadcastShapes(lhsBatch, rhsBatch, p.batch)) {
-    fail(ErrorKind::kGraph, "the leading dimensions of {} and {} do not broadcast: counted from the last but two, they "
-         "must be equal or 1", describe(op, 0), describe(op, 1));
+    fail(ErrorKind::kGraph,
+         "the leading dimensions of {} and {} do not broadcast: counted from the last but two, they "
+         "must be equal or 1",
+         describe(op, 0), describe(op, 1));
   }
   return p;
 }
@@ -55,7 +58,8 @@ void inferMatmul(const Op& op, Types& out) {
   if (!float8 || !isFloat8(typeOf(op, 1).dtype)) requireSameDType(op, 0, 1);
   if (op.input(2) != nullptr) {
     if (!float8) {
-      fail(ErrorKind::kType, "{} has no float8 dtype; only such products are scaled by a power of two", describe(op, 0));
+      fail(ErrorKind::kType, "{} has no float8 dtype; only such products are scaled by a power of two",
+           describe(op, 0));
     }
     if (op.input(2)->rank() > 0) fail(ErrorKind::kValue, "{} must be a scalar tensor", describe(op, 2));
   }
@@ -115,7 +119,8 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   if (spec.scaled) given.push_back(2);
   given.push_back(product);
   const Layout between = spec.out;
-  all.step(kernels::makeMatmul(std::move(spec)), given).step(convertKernel(between, out), {product, operands - 1});
+  all.step(kernels::makeMatmul(std::move(spec)), given)
+      .step(convertKernel(between, out), {product, operands - 1});
   return std::move(all).make();
 }
 
@@ -161,15 +166,20 @@ void matmul(Defs& defs) {
   OpDef def;
   def.name = "matmul";
   def.type = "MatMul";
-  def.doc = "Matrix product as numpy.matmul: leading dimensions broadcast, a 1-D operand is a row or a column.";
+  def.doc =
+      "Matrix product as numpy.matmul: leading dimensions broadcast, a 1-D operand is a row or a column.";
   def.operands = {{"lhs", kOperands},
                   {"rhs", kOperands},
-                  {"log2_scale", ir::bit(DType::kInt32), "float8 only: the product is multiplied by two to this power.",
-                   Arity::kOptional}};
-  def.attrs = {{"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true},
-               {"output_type", AttrType::kDType, "Dtype of the result; that of the operands when absent.", {}, true},
-               {"partials_type", AttrType::kString, "\"float\" or \"half\"; sums are at least float32 in any case.", {},
-                true}};
+                  {"log2_scale", ir::bit(DType::kInt32),
+                   "float8 only: the product is multiplied by two to this power.", Arity::kOptional}};
+  def.attrs = {
+      {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true},
+      {"output_type", AttrType::kDType, "Dtype of the result; that of the operands when absent.", {}, true},
+      {"partials_type",
+       AttrType::kString,
+       "\"float\" or \"half\"; sums are at least float32 in any case.",
+       {},
+       true}};
   def.infer = inferMatmul;
   def.grad = matmulRule;
   def.visibility = Visibility::kManual;

@@ -35,13 +35,15 @@ void inferGroupNorm(const Op& op, Types& out) {
   out.push_back({t.dtype, {t.shape[0] * groups}, {}});
 }
 
-kernels::GroupNormSpec groupNormSpec(const Op& op, const Layout& x, const Layout& weight, const Layout& mean) {
+kernels::GroupNormSpec groupNormSpec(const Op& op, const Layout& x, const Layout& weight,
+                                     const Layout& mean) {
   return {x, weight, mean, integer(op, "num_groups"), op.attr<double>("eps")};
 }
 
 void groupNormRule(GradContext& c) {
-  const auto grads = c.makeAll("group_norm_grad",
-                               {c.input(0), c.input(1), c.output(1), c.output(2), c.outGradOrZero(0)}, c.op.attrs());
+  const auto grads =
+      c.makeAll("group_norm_grad", {c.input(0), c.input(1), c.output(1), c.output(2), c.outGradOrZero(0)},
+                c.op.attrs());
   for (size_t i = 0; i < 3; ++i) {
     if (c.wants(i)) c.set(i, grads[i]);
   }
@@ -52,13 +54,16 @@ void groupNorm(Defs& defs) {
   def.name = "group_norm";
   def.type = "GroupNormalization";
   def.className = "GroupNormOp";
-  def.doc = "Normalises groups of neighbouring channels of each sample to mean 0 and variance 1, then scales and shifts.";
+  def.doc =
+      "Normalises groups of neighbouring channels of each sample to mean 0 and variance 1, then scales and "
+      "shifts.";
   def.operands = {{"t", ir::kFloats, "Samples, channels, then any dimensions."},
                   {"weight", ir::kFloats, "Scale of each channel."},
                   {"bias", ir::kFloats, "Shift of each channel."}};
   def.attrs = {{"num_groups", AttrType::kInt, "Number of groups; it divides the number of channels."},
                {"eps", AttrType::kFloat, "Added to the variance.", Attr(1e-5)}};
-  def.results = {{"out"}, {"mean", "Mean of each group."}, {"inv_std_dev", "1 / sqrt(variance + eps) of each group."}};
+  def.results = {
+      {"out"}, {"mean", "Mean of each group."}, {"inv_std_dev", "1 / sqrt(variance + eps) of each group."}};
   def.infer = inferGroupNorm;
   def.grad = groupNormRule;
   def.visibility = Visibility::kManual;
@@ -105,12 +110,12 @@ Tensor* perChannel(GradContext& c, Tensor* t) {
   return reshapeTo(c, t, shape);
 }
 
-/// With s = 1 / sqrt(var + eps): dx = dy scale s, dscale = sum dy (x - mean) s, dbias = sum dy, dmean = -sum dy scale s,
-/// dvar = -1/2 sum dy scale (x - mean) s^3.
+/// With s = 1 / sqrt(var + eps): dx = dy scale s, dscale = sum dy (x - mean) s, dbias = sum dy, dmean = -sum
+/// dy scale s, dvar = -1/2 sum dy scale (x - mean) s^3.
 void batchNormRule(GradContext& c) {
   const Attr eps = c.op.attrValue("epsilon");
-  std::vector<Tensor*> operands = {c.outGrad(), c.input(0), perChannel(c, c.input(1)), perChannel(c, c.input(3)),
-                                   perChannel(c, c.input(4))};
+  std::vector<Tensor*> operands = {c.outGrad(), c.input(0), perChannel(c, c.input(1)),
+                                   perChannel(c, c.input(3)), perChannel(c, c.input(4))};
   const char* names[] = {"input", "scale", "bias", "mean", "var"};
   for (size_t i = 0; i < 5; ++i) {
     if (!c.wants(i)) continue;
@@ -126,7 +131,10 @@ OpDef batchNormGrad(const Names& names, F) {
   def.name = names.name;
   def.type = names.type;
   def.doc = names.doc;
-  def.operands = {{"grad", ir::kFloats}, {"t", ir::kFloats}, {"scale", ir::kFloats}, {"mean", ir::kFloats},
+  def.operands = {{"grad", ir::kFloats},
+                  {"t", ir::kFloats},
+                  {"scale", ir::kFloats},
+                  {"mean", ir::kFloats},
                   {"var", ir::kFloats}};
   def.attrs = {{"epsilon", AttrType::kFloat, "Added to the variance."}};
   def.infer = likeOperand<Like>;
@@ -157,7 +165,8 @@ void batchNorm(Defs& defs) {
   def.infer = inferBatchNorm;
   def.grad = batchNormRule;
   def.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeBatchNormInference(c.inputs[0], c.inputs[1], c.outputs[0], c.op.attr<double>("epsilon"));
+    return kernels::makeBatchNormInference(c.inputs[0], c.inputs[1], c.outputs[0],
+                                           c.op.attr<double>("epsilon"));
   };
   defs.push_back(def);
 
@@ -173,11 +182,10 @@ void batchNorm(Defs& defs) {
   defs.push_back(batchNormGrad<3>({"batch_norm_inference_mean_grad", "BatchNormInferenceMeanGrad",
                                    "Gradient of batch_norm_inference with respect to `mean`."},
                                   [](Val dy, Val, Val scale, Val s) { return -(dy * scale * s); }));
-  defs.push_back(batchNormGrad<4>({"batch_norm_inference_var_grad", "BatchNormInferenceVarGrad",
-                                   "Gradient of batch_norm_inference with respect to `var`."},
-                                  [](Val dy, Val centred, Val scale, Val s) {
-                                    return -0.5 * (dy * scale * centred * (s * s * s));
-                                  }));
+  defs.push_back(batchNormGrad<4>(
+      {"batch_norm_inference_var_grad", "BatchNormInferenceVarGrad",
+       "Gradient of batch_norm_inference with respect to `var`."},
+      [](Val dy, Val centred, Val scale, Val s) { return -0.5 * (dy * scale * centred * (s * s * s)); }));
 }
 
 }  // namespace

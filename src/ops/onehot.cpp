@@ -36,21 +36,23 @@ kernels::KernelPtr weightedSum(const Layout& a, const Layout& b, bool complement
   return kernels::makeReduce(std::move(spec));
 }
 
-/// The gradient is split by a mask of the indices: what lies at them is summed for the second value, the rest for the
-/// first.
+/// The gradient is split by a mask of the indices: what lies at them is summed for the second value, the rest
+/// for the first.
 kernels::KernelPtr onehotGradKernel(const ir::KernelContext& c) {
   const Layout &grad = c.inputs[0], &indices = c.inputs[1], &out = c.outputs[0];
   const Layout one(grad.dtype, {1}), two(grad.dtype, {2}), mask(grad.dtype, grad.shape);
   constexpr int32_t kGrad = 0, kIndices = 1, kOut = 2;
   Composite all(3);
-  const int32_t values = all.scratch(two.bytes()), number = all.scratch(one.bytes()), at = all.scratch(mask.bytes());
+  const int32_t values = all.scratch(two.bytes()), number = all.scratch(one.bytes()),
+                at = all.scratch(mask.bytes());
   all.step(kernels::makeFill(two, 0), {values});
   all.step(kernels::makeFill(one, 1), {number});
   all.step(kernels::makeWindowCopy(one, 0, one, 1), {number, values});
   all.step(kernels::makeOnehot(indices, two, mask, axisOf(c.op, grad.rank())), {kIndices, values, at});
   for (const bool complement : {true, false}) {
     all.step(weightedSum(grad, mask, complement), {kGrad, at, number});
-    all.step(kernels::makeWindowCopy(one, 0, Layout(out.dtype, {1}), complement ? 0 : out.strides.back()), {number, kOut});
+    all.step(kernels::makeWindowCopy(one, 0, Layout(out.dtype, {1}), complement ? 0 : out.strides.back()),
+             {number, kOut});
   }
   return std::move(all).make();
 }
@@ -66,7 +68,8 @@ void onehot(Defs& defs) {
   def.operands = {{"t", ir::kInts, "The class of each position."},
                   {"num_classes", ir::kInts, "Number of classes, a constant."},
                   {"values", ir::kAny, "Two elements: the value elsewhere and the value at the index."}};
-  def.attrs = {{"axis", AttrType::kInt, "Where the new axis is in the result; negative counts from the last."}};
+  def.attrs = {
+      {"axis", AttrType::kInt, "Where the new axis is in the result; negative counts from the last."}};
   def.infer = inferOnehot;
   def.kernel = [](const ir::KernelContext& c) {
     const int64_t axis = axisOf(c.op, c.outputs[0].rank());
@@ -84,7 +87,8 @@ void onehot(Defs& defs) {
   grad.type = "OneHotGrad";
   grad.doc = "Gradient of onehot with respect to `values`.";
   grad.operands = {{"grad", ir::kFloats}, {"t", ir::kInts}};
-  grad.attrs = {{"axis", AttrType::kInt, "The axis of the classes."}, {"shape", AttrType::kInts, "Shape of `values`."}};
+  grad.attrs = {{"axis", AttrType::kInt, "The axis of the classes."},
+                {"shape", AttrType::kInts, "Shape of `values`."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = onehotGradKernel;

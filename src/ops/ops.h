@@ -4,8 +4,8 @@
 
 #include "ir/op_def.h"
 
-/// The op table: every op that a graph may hold, one entry each. Everything about an op that is not said in its entry is
-/// derived from it. docs/add-an-op.md shows how to add one.
+/// The op table: every op that a graph may hold, one entry each. Everything about an op that is not said in
+/// its entry is derived from it. docs/add-an-op.md shows how to add one.
 namespace popxl::ops {
 
 /// All ops, in the order of families.def.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/argreduce.h"
 #include "kernels/copy.h"
 #include "kernels/gather.h"
@@ -59,11 +61,12 @@ void topk(Defs& defs) {
   def.type = "TopK";
   def.doc = "The largest or smallest elements of an axis, best first, and where they are.";
   def.operands = {{"t", ir::kNumeric}};
-  def.attrs = {{"k", AttrType::kInt, "How many."},
-               {"axis", AttrType::kInt, "The axis; negative counts from the last."},
-               {"largest", AttrType::kBool, "Whether the largest are taken, or the smallest."},
-               {"sorted", AttrType::kBool, "Kept for compatibility; the result is sorted in any case."},
-               {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true}};
+  def.attrs = {
+      {"k", AttrType::kInt, "How many."},
+      {"axis", AttrType::kInt, "The axis; negative counts from the last."},
+      {"largest", AttrType::kBool, "Whether the largest are taken, or the smallest."},
+      {"sorted", AttrType::kBool, "Kept for compatibility; the result is sorted in any case."},
+      {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true}};
   def.results = {{"values"}, {"indices", "int32 positions on the axis."}};
   def.infer = inferTopK;
   def.grad = [](GradContext& c) {
@@ -82,7 +85,8 @@ void topk(Defs& defs) {
   grad.type = "TopKGrad";
   grad.doc = "Zeros with the gradient of elements picked on an axis at the places they came from.";
   grad.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
-  grad.attrs = {{"axis", AttrType::kInt, "The axis."}, {"shape", AttrType::kInts, "Shape of what was picked from."}};
+  grad.attrs = {{"axis", AttrType::kInt, "The axis."},
+                {"shape", AttrType::kInts, "Shape of what was picked from."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = pickedGradKernel;
@@ -130,7 +134,8 @@ kernels::KernelPtr medianKernel(const ir::KernelContext& c) {
   Composite all(3);
   const int32_t dense = all.scratch(f.dense.bytes());
   all.step(kernels::makeCopy(f.permuted, f.dense), {0, dense});
-  all.step(kernels::makeMedian(f.flat, foldedResult(c.outputs[0], f), foldedResult(c.outputs[1], f), f.flat.rank() - 1),
+  all.step(kernels::makeMedian(f.flat, foldedResult(c.outputs[0], f), foldedResult(c.outputs[1], f),
+                               f.flat.rank() - 1),
            {dense, 1, 2});
   return std::move(all).make();
 }
@@ -139,9 +144,10 @@ kernels::KernelPtr medianGradKernel(const ir::KernelContext& c) {
   const Folded f = fold(c.outputs[0], reductionAxes(c.op, c.outputs[0].rank()));
   Composite all(3);
   const int32_t dense = all.scratch(f.dense.bytes());
-  all.step(kernels::makeScatterReduce(foldedResult(c.inputs[0], f), foldedResult(c.inputs[1], f), std::nullopt, f.flat,
-                                      f.flat.rank() - 1, kernels::ScatterReduction::kSum),
-           {0, 1, dense});
+  all.step(
+      kernels::makeScatterReduce(foldedResult(c.inputs[0], f), foldedResult(c.inputs[1], f), std::nullopt,
+                                 f.flat, f.flat.rank() - 1, kernels::ScatterReduction::kSum),
+      {0, 1, dense});
   all.step(kernels::makeCopy(f.dense, f.permuted), {dense, 2});
   return std::move(all).make();
 }
@@ -152,7 +158,8 @@ void median(Defs& defs) {
   def.type = "ReduceMedian";
   def.doc = "Lower median over axes, and where it is.";
   def.operands = {{"t", ir::kNumeric}};
-  def.attrs = {{"axes", AttrType::kInts, "Axes to reduce; negative counts from the last, empty reduces all.", intsAttr({})},
+  def.attrs = {{"axes", AttrType::kInts, "Axes to reduce; negative counts from the last, empty reduces all.",
+                intsAttr({})},
                {"keepdims", AttrType::kBool, "Whether reduced axes stay with size 1.", Attr(false)}};
   def.results = {{"values"}, {"indices", "int32 positions in row-major order of the reduced axes."}};
   def.infer = [](const Op& op, Types& out) {
@@ -175,7 +182,8 @@ void median(Defs& defs) {
   grad.type = "ReduceMedianGrad";
   grad.doc = "Zeros with the gradient of a median at the place it came from.";
   grad.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
-  grad.attrs = {{"axes", AttrType::kInts, "The reduced axes."}, {"shape", AttrType::kInts, "Shape of what was reduced."}};
+  grad.attrs = {{"axes", AttrType::kInts, "The reduced axes."},
+                {"shape", AttrType::kInts, "Shape of what was reduced."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = medianGradKernel;
@@ -225,7 +233,8 @@ void histogram(Defs& defs) {
                {"absolute_of_input", AttrType::kBool, "Whether absolute values are counted."}};
   def.infer = [](const Op& op, Types& out) {
     const auto& levels = op.attr<std::vector<double>>("levels");
-    if (levels.size() < 2) fail(ErrorKind::kValue, "`levels` must have two entries or more, it has {}", levels.size());
+    if (levels.size() < 2)
+      fail(ErrorKind::kValue, "`levels` must have two entries or more, it has {}", levels.size());
     for (size_t i = 1; i < levels.size(); ++i) {
       if (levels[i] > levels[i - 1]) continue;
       fail(ErrorKind::kValue, "`levels` must increase: entry {} is {} after {}", i, levels[i], levels[i - 1]);
@@ -243,8 +252,10 @@ void histogram(Defs& defs) {
 }  // namespace
 
 void order(Defs& defs) {
-  defs.push_back(argReduce<kernels::makeArgMax>({"argmax", "ArgMax", "Index of the first largest element of an axis."}));
-  defs.push_back(argReduce<kernels::makeArgMin>({"argmin", "ArgMin", "Index of the first smallest element of an axis."}));
+  defs.push_back(
+      argReduce<kernels::makeArgMax>({"argmax", "ArgMax", "Index of the first largest element of an axis."}));
+  defs.push_back(argReduce<kernels::makeArgMin>(
+      {"argmin", "ArgMin", "Index of the first smallest element of an axis."}));
   topk(defs);
   median(defs);
   cumsum(defs);

@@ -24,7 +24,8 @@ void requireTrivial(const Op& op, std::string_view attr, int64_t value) {
 void inferPool(const Op& op, Types& out) {
   const TensorType& t = typeOf(op, 0);
   if (t.shape.size() < 3 || t.shape.size() > 5) {
-    fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: samples, channels and 1 to 3 spatial ones", describe(op, 0));
+    fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: samples, channels and 1 to 3 spatial ones",
+         describe(op, 0));
   }
   requireTrivial(op, "out_pads", 0);
   requireTrivial(op, "in_dilations", 1);
@@ -41,12 +42,16 @@ kernels::PoolSpec specOf(const Op& op, const Layout& input, const Layout& output
 std::vector<ir::AttrDef> poolAttrs() {
   return {{"kernel_size", AttrType::kInts, "Size of the window."},
           {"stride", AttrType::kInts, "Distance of windows on each spatial dimension; absent: 1.", {}, true},
-          {"padding", AttrType::kInts, "Positions before each spatial dimension, then after each; absent: none.", {}, true},
+          {"padding",
+           AttrType::kInts,
+           "Positions before each spatial dimension, then after each; absent: none.",
+           {},
+           true},
           {"out_pads", AttrType::kInts, "Only 0 is supported.", {}, true},
           {"dilation", AttrType::kInts, "Distance of the elements of a window; absent: 1.", {}, true},
           {"in_dilations", AttrType::kInts, "Only 1 is supported.", {}, true},
-          {"auto_pad", AttrType::kString, "\"not_set\": as `padding` says; \"same_upper\", \"same_lower\", \"valid\".",
-           textAttr("not_set")},
+          {"auto_pad", AttrType::kString,
+           "\"not_set\": as `padding` says; \"same_upper\", \"same_lower\", \"valid\".", textAttr("not_set")},
           {"ceil_mode", AttrType::kBool, "Whether a last window may hang over the end.", Attr(false)}};
 }
 
@@ -61,7 +66,8 @@ OpDef pooling(const Names& names) {
 }
 
 void averagePool(Defs& defs) {
-  OpDef def = pooling({"average_pool", "AveragePool", "Mean of the elements of each window; padding is not counted."});
+  OpDef def = pooling(
+      {"average_pool", "AveragePool", "Mean of the elements of each window; padding is not counted."});
   def.operands = {{"t", ir::kFloats, "Samples, channels, then 1 to 3 spatial dimensions."}};
   def.infer = inferPool;
   def.grad = [](GradContext& c) {
@@ -86,7 +92,8 @@ void averagePool(Defs& defs) {
 }
 
 void maxPool(Defs& defs) {
-  const ir::AttrDef order = {"storage_order", AttrType::kString, "Kept for compatibility; has no effect.", textAttr("row")};
+  const ir::AttrDef order = {"storage_order", AttrType::kString, "Kept for compatibility; has no effect.",
+                             textAttr("row")};
   OpDef def = pooling({"max_pool", "MaxPool", "Largest element of each window."});
   def.operands = {{"t", ir::kNumeric, "Samples, channels, then 1 to 3 spatial dimensions."}};
   def.attrs.push_back(order);

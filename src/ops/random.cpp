@@ -19,7 +19,8 @@ void requireSeed(const Op& op, size_t operand) {
 void inferRandom(const Op& op, Types& out) {
   requireSeed(op, 0);
   for (int64_t size : ints(op, "shape")) {
-    if (size < 0) fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
+    if (size < 0)
+      fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
   }
   out.push_back({op.attr<DType>("dtype"), ints(op, "shape"), {}});
 }
@@ -44,7 +45,8 @@ OpDef draw(const Names& names, const ir::AttrDef& first, const ir::AttrDef& seco
 
 void distributions(Defs& defs) {
   OpDef normal = draw({"random_normal", "RandomNormal", "Random numbers of a normal distribution."},
-                      {"mean", AttrType::kFloat, "Mean.", Attr(0.0)}, {"std", AttrType::kFloat, "Standard deviation.", Attr(1.0)});
+                      {"mean", AttrType::kFloat, "Mean.", Attr(0.0)},
+                      {"std", AttrType::kFloat, "Standard deviation.", Attr(1.0)});
   normal.infer = [](const Op& op, Types& out) {
     inferRandom(op, out);
     if ((ir::bit(out.back().dtype) & ir::kFloats) == 0) {
@@ -53,16 +55,18 @@ void distributions(Defs& defs) {
     }
   };
   normal.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeRandomNormal(c.inputs[0], c.outputs[0], c.op.attr<double>("mean"), c.op.attr<double>("std"),
-                                     kNormal);
+    return kernels::makeRandomNormal(c.inputs[0], c.outputs[0], c.op.attr<double>("mean"),
+                                     c.op.attr<double>("std"), kNormal);
   };
   defs.push_back(normal);
 
-  OpDef uniform = draw({"random_uniform", "RandomUniform", "Random numbers of a uniform distribution on [low, high)."},
-                       {"low", AttrType::kFloat, "Lower end.", Attr(0.0)}, {"high", AttrType::kFloat, "Upper end.", Attr(1.0)});
+  OpDef uniform =
+      draw({"random_uniform", "RandomUniform", "Random numbers of a uniform distribution on [low, high)."},
+           {"low", AttrType::kFloat, "Lower end.", Attr(0.0)},
+           {"high", AttrType::kFloat, "Upper end.", Attr(1.0)});
   uniform.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeRandomUniform(c.inputs[0], c.outputs[0], c.op.attr<double>("low"), c.op.attr<double>("high"),
-                                      kUniform);
+    return kernels::makeRandomUniform(c.inputs[0], c.outputs[0], c.op.attr<double>("low"),
+                                      c.op.attr<double>("high"), kUniform);
   };
   defs.push_back(uniform);
 }
@@ -85,7 +89,8 @@ void dropout(Defs& defs) {
   def.name = "dropout";
   def.type = "Dropout";
   def.doc = "Sets elements to 0 at random and scales the others by 1 / (1 - p).";
-  def.operands = {{"t", ir::kNumeric}, {"seed_tensor", kSeed, "Two numbers that decide which elements are kept."}};
+  def.operands = {{"t", ir::kNumeric},
+                  {"seed_tensor", kSeed, "Two numbers that decide which elements are kept."}};
   def.attrs = {{"p", AttrType::kFloat, "Probability of 0."}};
   def.infer = [](const Op& op, Types& out) {
     requireSeed(op, 1);
@@ -104,7 +109,8 @@ void seeds(Defs& defs) {
   def.name = "modify_random_seed";
   def.type = "ModifyRandomSeed";
   def.doc = "A new seed that depends on a seed and a number.";
-  def.operands = {{"seed", kSeed, "Two numbers."}, {"modifier", ir::kInts, "Different numbers give independent seeds."}};
+  def.operands = {{"seed", kSeed, "Two numbers."},
+                  {"modifier", ir::kInts, "Different numbers give independent seeds."}};
   def.infer = [](const Op& op, Types& out) {
     requireSeed(op, 0);
     requireScalar(op, 1);

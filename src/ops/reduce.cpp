@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/define.h"
 
 // Reductions over axes, and sums over what was broadcast.
@@ -14,7 +16,8 @@ void inferReduce(const Op& op, Types& out) {
 }
 
 std::vector<ir::AttrDef> reduceAttrs() {
-  return {{"axes", AttrType::kInts, "Axes to reduce; negative counts from the last, empty reduces all.", intsAttr({})},
+  return {{"axes", AttrType::kInts, "Axes to reduce; negative counts from the last, empty reduces all.",
+           intsAttr({})},
           {"keepdims", AttrType::kBool, "Whether reduced axes stay with size 1.", Attr(false)}};
 }
 
@@ -50,13 +53,15 @@ void reduceRule(GradContext& c) {
   c.set(0, c.make(std::string(c.op.def().name) + "_grad", operands, {intsAttr(c.op.input(0)->shape())}));
 }
 
-/// The entry `<name>_grad`: an elementwise op over the shape of what was reduced. x and out are given where read.
+/// The entry `<name>_grad`: an elementwise op over the shape of what was reduced. x and out are given where
+/// read.
 template <bool kX, bool kY, typename Derivative>
 OpDef reduceGrad(const OpDef& base, Derivative) {
   OpDef def;
   def.name = kept(std::string(base.name) + "_grad");
   def.type = kept(std::string(base.type) + "Grad");
-  def.doc = kept("Gradient of " + std::string(base.name) + ", from that of its result with the reduced axes kept as 1.");
+  def.doc = kept("Gradient of " + std::string(base.name) +
+                 ", from that of its result with the reduced axes kept as 1.");
   def.operands = {{"grad", ir::kFloats}};
   if constexpr (kX) def.operands.push_back({"t", ir::kFloats});
   if constexpr (kY) def.operands.push_back({"out", ir::kFloats});
@@ -88,10 +93,12 @@ void sums(Defs& defs) {
   OpDef& sumGrad = add<false, false>(defs, {"sum", "ReduceSum", "Sum over axes."}, Reduction::kSum,
                                      [](ExprContext&, Val dy) { return dy; });
   sumGrad.grad = [](GradContext& c) { c.set(0, reduceTo(c, c.outGrad(), *c.op.input(0))); };
-  add<false, false>(defs, {"mean", "ReduceMean", "Mean over axes."}, Reduction::kMean, [](ExprContext& c, Val dy) {
-    const int64_t reduced = std::max<int64_t>(c.op.input(0)->type().numElements(), 1);
-    return dy / static_cast<double>(numElements(ints(c.op, "shape")) / reduced);
-  });
+  add<false, false>(defs, {"mean", "ReduceMean", "Mean over axes."}, Reduction::kMean,
+                    [](ExprContext& c, Val dy) {
+                      const int64_t results = std::max<int64_t>(c.op.input(0)->type().numElements(), 1);
+                      const int64_t shared = numElements(ints(c.op, "shape")) / results;
+                      return dy / static_cast<double>(shared);
+                    });
   add<true, false>(defs, {"sumsquare", "ReduceSumSquare", "Sum of squares over axes."}, Reduction::kSumSquare,
                    [](ExprContext&, Val dy, Val x) { return 2.0 * x * dy; });
   add<true, false>(defs, {"l1", "ReduceL1", "Sum of absolute values over axes."}, Reduction::kL1,
@@ -112,8 +119,8 @@ void extrema(Defs& defs) {
   add<true, true>(defs, {"min", "ReduceMin", "Smallest element over axes."}, Reduction::kMin, mask);
 }
 
-/// The product of the other factors: result / x where no factor is 0; with exactly one 0, that one has the product of the
-/// rest, and the others have 0.
+/// The product of the other factors: result / x where no factor is 0; with exactly one 0, that one has the
+/// product of the rest, and the others have 0.
 void productRule(GradContext& c) {
   const Shape kept = keptShape(c.op);
   std::vector<Attr> reduceAll = {intsAttr(reductionAxes(c.op, c.op.input(0)->rank())), Attr(true)};
@@ -124,14 +131,17 @@ void productRule(GradContext& c) {
 }
 
 void product(Defs& defs) {
-  OpDef def = reduction({"prod", "ReduceProd", "Product over axes."}, Reduction::kProd, [](Val x) { return x; });
+  OpDef def =
+      reduction({"prod", "ReduceProd", "Product over axes."}, Reduction::kProd, [](Val x) { return x; });
   def.grad = productRule;
   defs.push_back(def);
 
-  OpDef rest = reduction({"prod_of_nonzero", "ReduceProdNonzero", "Product over axes of the elements that are not 0."},
-                         Reduction::kProd, [](Val x) { return select(eq(x, x.constant(0)), x.constant(1), x); });
+  OpDef rest =
+      reduction({"prod_of_nonzero", "ReduceProdNonzero", "Product over axes of the elements that are not 0."},
+                Reduction::kProd, [](Val x) { return select(eq(x, x.constant(0)), x.constant(1), x); });
   OpDef zeros = reduction({"count_of_zeros", "ReduceCountZeros", "Number of elements over axes that are 0."},
-                          Reduction::kSum, [](Val x) { return select(eq(x, x.constant(0)), x.constant(1), x.constant(0)); });
+                          Reduction::kSum,
+                          [](Val x) { return select(eq(x, x.constant(0)), x.constant(1), x.constant(0)); });
   for (OpDef* helper : {&rest, &zeros}) {
     helper->visibility = Visibility::kInternal;
     defs.push_back(*helper);
@@ -165,7 +175,8 @@ void reduceToOp(Defs& defs) {
   def.infer = [](const Op& op, Types& out) {
     Shape joint;
     if (!broadcastShapes(ints(op, "shape"), typeOf(op, 0).shape, joint) || joint != typeOf(op, 0).shape) {
-      fail(ErrorKind::kGraph, "shape {} does not broadcast to that of {}", toString(ints(op, "shape")), describe(op, 0));
+      fail(ErrorKind::kGraph, "shape {} does not broadcast to that of {}", toString(ints(op, "shape")),
+           describe(op, 0));
     }
     shapeOfAttr(op, out);
   };

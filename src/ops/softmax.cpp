@@ -15,7 +15,9 @@ void softmax(Defs& defs) {
     axisOf(op, op.input(0)->rank());
     sameType(op, out);
   };
-  def.grad = [](GradContext& c) { c.set(0, c.make("softmax_grad", {c.output(), c.outGrad()}, c.op.attrs())); };
+  def.grad = [](GradContext& c) {
+    c.set(0, c.make("softmax_grad", {c.output(), c.outGrad()}, c.op.attrs()));
+  };
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeSoftmax(c.inputs[0], c.outputs[0], axisOf(c.op, c.inputs[0].rank()));
   };

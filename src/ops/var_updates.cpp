@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/define.h"
 
 // Optimiser arithmetic: ops that write the variable that they are given, and the terms to write.
@@ -30,7 +32,8 @@ OpDef updating(const Names& names) {
   return def;
 }
 
-constexpr std::string_view kModes[] = {"add", "add_square", "mean", "moving_average", "moving_average_square"};
+constexpr std::string_view kModes[] = {"add", "add_square", "mean", "moving_average",
+                                       "moving_average_square"};
 
 void inferAccumulate(const Op& op, Types& out) {
   const auto& mode = op.attr<std::string>("mode");
@@ -60,12 +63,14 @@ void accumulateExpr(ExprContext& c) {
 }
 
 void accumulate(Defs& defs) {
-  OpDef def = updating({"accumulate_", "Accumulate", "Adds a tensor of the same shape to a variable, in one of several ways."});
+  OpDef def = updating({"accumulate_", "Accumulate",
+                        "Adds a tensor of the same shape to a variable, in one of several ways."});
   def.operands = {{"t", ir::kNumeric, "The variable."},
                   {"X", ir::kNumeric, "What is added."},
                   {"f", ir::kNumeric, "The factor as a tensor.", Arity::kOptional}};
   def.attrs = {{"mode", AttrType::kString,
-                "\"add\": t + f X; \"add_square\": t + f X^2; \"mean\": of f values so far and X; \"moving_average\": f t + "
+                "\"add\": t + f X; \"add_square\": t + f X^2; \"mean\": of f values so far and X; "
+                "\"moving_average\": f t + "
                 "(1 - f) X; \"moving_average_square\": f t + (1 - f) X^2.",
                 textAttr("add")},
                {"factor", AttrType::kFloat, "The factor when there is no tensor for it.", Attr(1.0)}};
@@ -76,8 +81,8 @@ void accumulate(Defs& defs) {
   OpDef scale = updating({"accumulator_scale_", "AccumulatorScale", "Multiplies a variable by a number."});
   scale.operands = {{"t", ir::kNumeric, "The variable."},
                     {"f", ir::kNumeric, "The number as a tensor.", Arity::kOptional}};
-  scale.attrs = {{"factor", AttrType::kFloat, "The number when there is no tensor for it; 0 sets all elements to 0.",
-                  Attr(1.0)}};
+  scale.attrs = {{"factor", AttrType::kFloat,
+                  "The number when there is no tensor for it; 0 sets all elements to 0.", Attr(1.0)}};
   scale.infer = [](const Op& op, Types& out) {
     if (op.input(1) != nullptr) requireScalar(op, 1);
     sameType(op, out);
@@ -94,7 +99,8 @@ void accumulate(Defs& defs) {
 }
 
 void copyVarUpdate(Defs& defs) {
-  OpDef def = updating({"copy_var_update_", "CopyVarUpdate", "Gives a variable the values of a tensor of the same type."});
+  OpDef def = updating(
+      {"copy_var_update_", "CopyVarUpdate", "Gives a variable the values of a tensor of the same type."});
   def.operands = {{"t", ir::kAny, "The variable."}, {"X", ir::kAny, "Its new values."}};
   def.infer = [](const Op& op, Types& out) {
     requireSameShape(op, 0, 1);
@@ -162,19 +168,30 @@ void adamUpdater(Defs& defs) {
   const auto optional = [](std::string_view name, std::string_view doc) {
     return ir::OperandDef{name, ir::kNumeric, doc, Arity::kOptional};
   };
-  def.operands = {{"acc_first_order", ir::kNumeric, "First moment."},
-                  {"acc_second_order", ir::kNumeric, "Second moment; for AdaMax the infinity norm."},
-                  optional("weight", "The weight, for weight decay."),
-                  optional("time_step", "Number of steps so far; with it moments are corrected for their bias."),
-                  optional("weight_decay", "Weight decay as a tensor."),
-                  optional("beta1", "Decay of the first moment as a tensor."),
-                  optional("beta2", "Decay of the second moment as a tensor."),
-                  optional("epsilon", "Added to the denominator, as a tensor.")};
-  def.attrs = {{"mode", AttrType::kString, "\"adam\", \"lamb\" or \"adamax\".", textAttr("adam")},
-               {"weight_decay_value", AttrType::kFloat, "Weight decay when there is no tensor for it.", {}, true},
-               {"beta1_value", AttrType::kFloat, "Decay of the first moment when there is no tensor for it.", {}, true},
-               {"beta2_value", AttrType::kFloat, "Decay of the second moment when there is no tensor for it.", {}, true},
-               {"epsilon_value", AttrType::kFloat, "Added to the denominator when there is no tensor for it.", Attr(1e-7)}};
+  def.operands = {
+      {"acc_first_order", ir::kNumeric, "First moment."},
+      {"acc_second_order", ir::kNumeric, "Second moment; for AdaMax the infinity norm."},
+      optional("weight", "The weight, for weight decay."),
+      optional("time_step", "Number of steps so far; with it moments are corrected for their bias."),
+      optional("weight_decay", "Weight decay as a tensor."),
+      optional("beta1", "Decay of the first moment as a tensor."),
+      optional("beta2", "Decay of the second moment as a tensor."),
+      optional("epsilon", "Added to the denominator, as a tensor.")};
+  def.attrs = {
+      {"mode", AttrType::kString, "\"adam\", \"lamb\" or \"adamax\".", textAttr("adam")},
+      {"weight_decay_value", AttrType::kFloat, "Weight decay when there is no tensor for it.", {}, true},
+      {"beta1_value",
+       AttrType::kFloat,
+       "Decay of the first moment when there is no tensor for it.",
+       {},
+       true},
+      {"beta2_value",
+       AttrType::kFloat,
+       "Decay of the second moment when there is no tensor for it.",
+       {},
+       true},
+      {"epsilon_value", AttrType::kFloat, "Added to the denominator when there is no tensor for it.",
+       Attr(1e-7)}};
   def.infer = inferAdamUpdater;
   def.visibility = Visibility::kManual;
   def.alsoModifies = {kStep};
@@ -199,17 +216,22 @@ void adamVarUpdateExpr(ExprContext& c) {
 }
 
 void adamVarUpdate(Defs& defs) {
-  OpDef def = updating({"adam_var_update", "AdamVarUpdate", "Changes a weight by the term of adam_updater; for LAMB by its trust ratio."});
+  OpDef def = updating({"adam_var_update", "AdamVarUpdate",
+                        "Changes a weight by the term of adam_updater; for LAMB by its trust ratio."});
   def.operands = {{"t", ir::kNumeric, "The weight."},
                   {"x", ir::kNumeric, "The term."},
                   {"r1", ir::kNumeric, "Sum of squares of the weight."},
                   {"r2", ir::kNumeric, "Sum of squares of the term."},
                   {"learning_rate", ir::kNumeric, "Learning rate as a tensor.", Arity::kOptional},
-                  {"max_weight_norm", ir::kNumeric, "Largest norm of the weight that counts, as a tensor.", Arity::kOptional}};
-  def.attrs = {{"learning_rate_value", AttrType::kFloat, "Learning rate when there is no tensor for it.", {}, true},
-               {"max_weight_norm_value", AttrType::kFloat,
-                "Largest norm of the weight that counts when there is no tensor for it; absent or 0: the ratio is 1.", {},
-                true}};
+                  {"max_weight_norm", ir::kNumeric, "Largest norm of the weight that counts, as a tensor.",
+                   Arity::kOptional}};
+  def.attrs = {
+      {"learning_rate_value", AttrType::kFloat, "Learning rate when there is no tensor for it.", {}, true},
+      {"max_weight_norm_value",
+       AttrType::kFloat,
+       "Largest norm of the weight that counts when there is no tensor for it; absent or 0: the ratio is 1.",
+       {},
+       true}};
   def.infer = sameShapes;
   def.expr = adamVarUpdateExpr;
   defs.push_back(def);

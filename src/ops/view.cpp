@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/copy.h"
 #include "ops/define.h"
 
@@ -37,11 +39,13 @@ void inferReshape(const Op& op, Types& out) {
   int64_t open = -1, known = 1;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] == 0 && elements != 0) {
-      fail(ErrorKind::kValue, "Invalid shape value in reshape: {}; a dimension is positive, or -1 for the one to find",
+      fail(ErrorKind::kValue,
+           "Invalid shape value in reshape: {}; a dimension is positive, or -1 for the one to find",
            toString(wanted));
     }
     if (wanted[i] < -1) {
-      fail(ErrorKind::kValue, "Invalid shape value in reshape: {}; a dimension is positive, or -1 for the one to find",
+      fail(ErrorKind::kValue,
+           "Invalid shape value in reshape: {}; a dimension is positive, or -1 for the one to find",
            toString(wanted));
     }
     if (wanted[i] == -1 && open >= 0) {
@@ -111,9 +115,11 @@ bool viewReshape(const Op& op, const Layout& input, ir::View& out) {
 }
 
 void reshapeOps(Defs& defs) {
-  OpDef def = inplaceView(viewOp({"reshape", "Reshape", "The elements in row-major order with another shape."},
-                                 inferReshape, viewReshape));
-  def.attrs = {{"shape", AttrType::kInts, "The new shape; one dimension may be -1 and is then found from the others."}};
+  OpDef def =
+      inplaceView(viewOp({"reshape", "Reshape", "The elements in row-major order with another shape."},
+                         inferReshape, viewReshape));
+  def.attrs = {{"shape", AttrType::kInts,
+                "The new shape; one dimension may be -1 and is then found from the others."}};
   def.visibility = Visibility::kManual;
   def.grad = [](GradContext& c) { c.set(0, reshapeTo(c, c.outGrad(), c.op.input(0)->shape())); };
   defs.push_back(def);
@@ -141,7 +147,8 @@ void inferTranspose(const Op& op, Types& out) {
   for (int64_t axis : order) {
     if (axis >= rank || axis < 0) {
       fail(ErrorKind::kValue,
-           "Values in permutation must be less than the number of dimensions: the tensor has rank {}, the permutation is "
+           "Values in permutation must be less than the number of dimensions: the tensor has rank {}, the "
+           "permutation is "
            "{}",
            rank, toString(given));
     }
@@ -175,10 +182,10 @@ void transposeRule(GradContext& c) {
 }
 
 void transposeOps(Defs& defs) {
-  OpDef def = inplaceView(viewOp({"transpose", "Transpose", "The dimensions in another order."}, inferTranspose,
-                                 viewTranspose));
-  def.attrs = {{"permutation", AttrType::kInts, "For each dimension of the result, the one it was; empty reverses them.",
-                intsAttr({})}};
+  OpDef def = inplaceView(
+      viewOp({"transpose", "Transpose", "The dimensions in another order."}, inferTranspose, viewTranspose));
+  def.attrs = {{"permutation", AttrType::kInts,
+                "For each dimension of the result, the one it was; empty reverses them.", intsAttr({})}};
   def.visibility = Visibility::kManual;
   def.grad = transposeRule;
   defs.push_back(def);
@@ -220,8 +227,8 @@ void inferSlice(const Op& op, Types& out) {
   for (const char* name : {"stop", "step", "axis"}) {
     const size_t length = ints(op, name).size();
     if (length == n || (length == 0 && std::string_view(name) != "stop")) continue;
-    fail(ErrorKind::kValue, "`{}` has {} entries and `start` has {}; there must be one for each sliced axis", name,
-         length, n);
+    fail(ErrorKind::kValue, "`{}` has {} entries and `start` has {}; there must be one for each sliced axis",
+         name, length, n);
   }
   for (int64_t step : ints(op, "step")) {
     if (step == 0) fail(ErrorKind::kValue, "a slice can't have step 0: {}", toString(ints(op, "step")));
@@ -259,11 +266,13 @@ kernels::KernelPtr sliceGradKernel(const ir::KernelContext& c) {
 }
 
 void sliceOps(Defs& defs) {
-  OpDef def = inplaceView(viewOp({"slice", "Slice", "A range of elements on one or more axes."}, inferSlice, viewSlice));
-  def.attrs = {{"start", AttrType::kInts, "First element on each sliced axis; negative counts from the end."},
-               {"stop", AttrType::kInts, "End of the range on each sliced axis, not part of it."},
-               {"step", AttrType::kInts, "Distance of elements; negative runs backwards. Empty: 1.", intsAttr({})},
-               {"axis", AttrType::kInts, "The sliced axes. Empty: the first ones.", intsAttr({})}};
+  OpDef def = inplaceView(
+      viewOp({"slice", "Slice", "A range of elements on one or more axes."}, inferSlice, viewSlice));
+  def.attrs = {
+      {"start", AttrType::kInts, "First element on each sliced axis; negative counts from the end."},
+      {"stop", AttrType::kInts, "End of the range on each sliced axis, not part of it."},
+      {"step", AttrType::kInts, "Distance of elements; negative runs backwards. Empty: 1.", intsAttr({})},
+      {"axis", AttrType::kInts, "The sliced axes. Empty: the first ones.", intsAttr({})}};
   def.visibility = Visibility::kManual;
   def.grad = [](GradContext& c) {
     auto attrs = c.op.attrs();
@@ -319,12 +328,13 @@ void subsampleRule(GradContext& c) {
   std::vector<int64_t> axes;
   for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   c.set(0, c.make("slice_grad", {c.outGrad()},
-                  {intsAttr(Shape(shape.size(), 0)), intsAttr(shape), c.op.attrValue("strides"), intsAttr(axes),
-                   intsAttr(shape)}));
+                  {intsAttr(Shape(shape.size(), 0)), intsAttr(shape), c.op.attrValue("strides"),
+                   intsAttr(axes), intsAttr(shape)}));
 }
 
 void subsampleOps(Defs& defs) {
-  OpDef def = viewOp({"subsample", "Subsample", "Every n-th element of each dimension."}, inferSubsample, viewSubsample);
+  OpDef def = viewOp({"subsample", "Subsample", "Every n-th element of each dimension."}, inferSubsample,
+                     viewSubsample);
   def.attrs = {{"strides", AttrType::kInts, "Distance of the elements taken, one for each dimension."}};
   def.visibility = Visibility::kManual;
   def.grad = subsampleRule;
@@ -344,8 +354,8 @@ void view(Defs& defs) {
   identity.grad = [](GradContext& c) { c.set(0, c.make("identity", {c.outGrad()})); };
   defs.push_back(identity);
 
-  OpDef detach = inplaceView(viewOp({"detach", "Detach", "The same values, through which no gradient passes."}, sameType,
-                                    sameView));
+  OpDef detach = inplaceView(
+      viewOp({"detach", "Detach", "The same values, through which no gradient passes."}, sameType, sameView));
   detach.stopsGradient = true;
   defs.push_back(detach);
 }

@@ -9,7 +9,8 @@ namespace {
 /// The attribute with one entry for each of n places; a list of `trivial` alone may have any length.
 std::vector<int64_t> list(const Op& op, std::string_view attr, size_t n, int64_t trivial) {
   std::vector<int64_t> values = op.attrOr<std::vector<int64_t>>(attr, {});
-  if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == trivial; })) values.assign(n, trivial);
+  if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == trivial; }))
+    values.assign(n, trivial);
   if (values.size() != n) {
     fail(ErrorKind::kValue, "`{}` is {}; it must have {} entries", attr, toString(values), n);
   }
@@ -57,7 +58,8 @@ Window windowOf(const Op& op, const Shape& spatial, std::vector<int64_t> kernel,
   } else if (type == "same_upper" || type == "same_lower") {
     padToSame(w, spatial, type == "same_upper");
   } else if (type != "not_set") {
-    fail(ErrorKind::kValue, "`{}` is \"{}\"; it must be \"not_set\", \"same_upper\", \"same_lower\" or \"valid\"", padType,
+    fail(ErrorKind::kValue,
+         "`{}` is \"{}\"; it must be \"not_set\", \"same_upper\", \"same_lower\" or \"valid\"", padType,
          type);
   }
   return w;
@@ -69,8 +71,10 @@ std::vector<int64_t> Window::positions(const Shape& spatial) const {
     const int64_t padded = spatial[i] + padsBegin[i] + padsEnd[i];
     const int64_t span = (kernel[i] - 1) * dilations[i] + 1;
     if (padded < span) {
-      fail(ErrorKind::kGraph, "the window of {} elements does not fit into the {} elements of spatial dimension {}, "
-           "padding included", span, padded, i);
+      fail(ErrorKind::kGraph,
+           "the window of {} elements does not fit into the {} elements of spatial dimension {}, "
+           "padding included",
+           span, padded, i);
     }
     int64_t n = (padded - span) / strides[i] + 1;
     // The last window may hang over the end, but must begin inside the input or the padding before it.

@@ -16,8 +16,8 @@ struct Window {
   std::vector<int64_t> positions(const Shape& spatial) const;
 };
 
-/// From attributes stride, padding, dilation and `padType` ("not_set", "same_upper", "same_lower", "valid"). Empty lists are
-/// ones (zeros for padding). Error(kValue) for a wrong length or sign.
+/// From attributes stride, padding, dilation and `padType` ("not_set", "same_upper", "same_lower", "valid").
+/// Empty lists are ones (zeros for padding). Error(kValue) for a wrong length or sign.
 Window windowOf(const Op& op, const Shape& spatial, std::vector<int64_t> kernel, std::string_view padType);
 
 /// The dimensions after samples and channels.

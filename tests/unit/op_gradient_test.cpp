@@ -31,8 +31,9 @@ std::vector<Case> elementwiseCases() {
   cases.push_back({"maximum", {in({2, 3}), in({3}), in({2, 1})}});
   cases.push_back({"add_n", {in({2, 3}), in({3}), in({2, 3})}});
   cases.push_back({"scaled_add", {in({4}), in({4}), absent(), absent()}, {Attr(2.0), Attr(-0.5)}});
-  cases.push_back({"scaled_add",
-                   {in({4}), in({4}), constant(DType::kFloat64, {}, {3}), constant(DType::kFloat64, {}, {0.25})}});
+  cases.push_back(
+      {"scaled_add",
+       {in({4}), in({4}), constant(DType::kFloat64, {}, {3}), constant(DType::kFloat64, {}, {0.25})}});
   cases.push_back({"where", {constant(DType::kBool, {2, 3}, {1, 0, 1, 0, 0, 1}), in({2, 3}), in({3})}});
   cases.push_back({"where", {constant(DType::kBool, {3}, {1, 0, 1}), in({2, 1}), in({})}});
   cases.push_back({"dropout", {in({40}), constant(DType::kUInt32, {2}, {7, 11})}, {Attr(0.3)}});
@@ -41,7 +42,8 @@ std::vector<Case> elementwiseCases() {
 
 std::vector<Case> reductionCases() {
   std::vector<Case> cases;
-  for (const char* op : {"sum", "mean", "sumsquare", "l1", "l2", "logsum", "logsumexp", "max", "min", "prod", "median"}) {
+  for (const char* op :
+       {"sum", "mean", "sumsquare", "l1", "l2", "logsum", "logsumexp", "max", "min", "prod", "median"}) {
     cases.push_back({op, {in({2, 3, 4})}, {integers({1}), Attr(false)}});
     cases.push_back({op, {in({2, 3, 4})}, {integers({0, -1}), Attr(true)}});
     cases.push_back({op, {in({2, 3})}, {integers({}), Attr(false)}});
@@ -49,7 +51,8 @@ std::vector<Case> reductionCases() {
   cases.push_back({"topk", {in({3, 6}, -2, 2)}, {number(2), number(-1), Attr(true), Attr(true)}});
   cases.push_back({"topk", {in({5, 2}, -2, 2)}, {number(3), number(0), Attr(false), Attr(true)}});
   for (const bool exclusive : {false, true}) {
-    cases.push_back({"cumsum", {in({3, 4}), constant(DType::kInt32, {}, {1})}, {Attr(exclusive), Attr(!exclusive)}});
+    cases.push_back(
+        {"cumsum", {in({3, 4}), constant(DType::kInt32, {}, {1})}, {Attr(exclusive), Attr(!exclusive)}});
   }
   cases.push_back({"softmax", {in({3, 4}, -2, 2)}, {number(-1)}});
   cases.push_back({"softmax", {in({2, 3, 2}, -2, 2)}, {number(1)}});
@@ -62,7 +65,8 @@ std::vector<Case> movementCases() {
   cases.push_back({"reshape", {in({2, 6})}, {integers({3, -1})}});
   cases.push_back({"transpose", {in({2, 3, 4})}, {integers({2, 0, 1})}});
   cases.push_back({"transpose", {in({2, 3})}});
-  cases.push_back({"slice", {in({4, 5})}, {integers({1, 4}), integers({3, -6}), integers({1, -2}), integers({0, 1})}});
+  cases.push_back(
+      {"slice", {in({4, 5})}, {integers({1, 4}), integers({3, -6}), integers({1, -2}), integers({0, 1})}});
   cases.push_back({"slice", {in({4, 5})}, {integers({-2}), integers({100}), integers({}), integers({1})}});
   cases.push_back({"subsample", {in({5, 4})}, {integers({2, 3})}});
   cases.push_back({"identity", {in({3})}});
@@ -70,7 +74,8 @@ std::vector<Case> movementCases() {
   cases.push_back({"split", {in({5, 2})}, {integers({2, 3}), number(0)}});
   cases.push_back({"gather", {in({3, 4}), picks}, {number(0)}});
   cases.push_back({"gather", {in({2, 3, 2}), picks}, {number(1)}});
-  cases.push_back({"gather", {in({3}), constant(DType::kInt32, {4}, {-1, 0, 5, 2})}, {number(0), kNone, Attr(true)}});
+  cases.push_back(
+      {"gather", {in({3}), constant(DType::kInt32, {4}, {-1, 0, 5, 2})}, {number(0), kNone, Attr(true)}});
   cases.push_back({"tied_gather", {in({3, 4}), picks}, {number(0)}});
   cases.push_back({"onehot", {picks, constant(DType::kInt32, {}, {3}), in({2})}, {number(1)}});
   const Operand place = constant(DType::kInt32, {2}, {1, 2});
@@ -92,18 +97,23 @@ std::vector<Case> denseCases() {
                                                                      {{2, 2, 3}, {3, 2}}}) {
     cases.push_back({"matmul", {in(lhs), in(rhs)}});
   }
-  const auto convolution = [&](Shape x, Shape w, Ints stride, Ints padding, Ints dilation, int64_t groups, const char* pad) {
-    cases.push_back({"conv", {in(std::move(x)), in(std::move(w))},
-                     {integers(std::move(stride)), integers(std::move(padding)), integers(std::move(dilation)),
-                      number(groups), text(pad)}});
+  const auto convolution = [&](Shape x, Shape w, Ints stride, Ints padding, Ints dilation, int64_t groups,
+                               const char* pad) {
+    cases.push_back({"conv",
+                     {in(std::move(x)), in(std::move(w))},
+                     {integers(std::move(stride)), integers(std::move(padding)),
+                      integers(std::move(dilation)), number(groups), text(pad)}});
   };
   convolution({1, 2, 5, 4}, {3, 2, 3, 2}, {}, {}, {}, 1, "not_set");
   convolution({2, 4, 5, 5}, {2, 2, 2, 3}, {2, 1}, {1, 0, 1, 2}, {1, 2}, 2, "not_set");
   convolution({1, 1, 7}, {2, 1, 3}, {2}, {}, {}, 1, "same_upper");
   for (const char* op : {"average_pool", "max_pool"}) {
-    cases.push_back({op, {in({1, 2, 5, 5}, -2, 2)}, {integers({2, 3}), integers({2, 1}), integers({1, 0, 0, 1})}});
-    cases.push_back({op, {in({1, 1, 6, 5}, -2, 2)},
-                     {integers({3, 2}), integers({2, 2}), kNone, kNone, kNone, kNone, text("not_set"), Attr(true)}});
+    cases.push_back(
+        {op, {in({1, 2, 5, 5}, -2, 2)}, {integers({2, 3}), integers({2, 1}), integers({1, 0, 0, 1})}});
+    cases.push_back(
+        {op,
+         {in({1, 1, 6, 5}, -2, 2)},
+         {integers({3, 2}), integers({2, 2}), kNone, kNone, kNone, kNone, text("not_set"), Attr(true)}});
   }
   cases.push_back({"group_norm", {in({2, 4, 3}, -2, 2), in({4}), in({4})}, {number(2)}});
   cases.push_back({"group_norm", {in({3, 5}, -2, 2), in({5}), in({5})}, {number(1), Attr(1e-3)}});
@@ -134,7 +144,8 @@ TEST(OpGradient, ProductWithZeros) {
     h.streams.at("x0") = zeros;
     h.streams.at("dy") = {2};
     h.run();
-    const std::vector<double> expected = {2 * zeros[1] * zeros[2], 2 * zeros[0] * zeros[2], 2 * zeros[0] * zeros[1]};
+    const std::vector<double> expected = {2 * zeros[1] * zeros[2], 2 * zeros[0] * zeros[2],
+                                          2 * zeros[0] * zeros[1]};
     EXPECT_EQ(h.streams.at("dx0"), expected);
   }
 }

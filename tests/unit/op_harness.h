@@ -53,11 +53,20 @@ inline std::shared_ptr<ir::HostData> pack(DType dtype, const std::vector<double>
     std::byte* at = data->bytes + static_cast<int64_t>(i) * sizeOf(dtype);
     const auto put = [&](auto value) { std::memcpy(at, &value, sizeof(value)); };
     switch (dtype) {
-      case DType::kFloat64: put(values[i]); break;
-      case DType::kInt32: put(static_cast<int32_t>(values[i])); break;
-      case DType::kUInt32: put(static_cast<uint32_t>(values[i])); break;
-      case DType::kBool: put(static_cast<uint8_t>(values[i] != 0)); break;
-      default: ADD_FAILURE() << "no constants of " << nameOf(dtype);
+      case DType::kFloat64:
+        put(values[i]);
+        break;
+      case DType::kInt32:
+        put(static_cast<int32_t>(values[i]));
+        break;
+      case DType::kUInt32:
+        put(static_cast<uint32_t>(values[i]));
+        break;
+      case DType::kBool:
+        put(static_cast<uint8_t>(values[i] != 0));
+        break;
+      default:
+        ADD_FAILURE() << "no constants of " << nameOf(dtype);
     }
   }
   return data;
@@ -152,7 +161,8 @@ class Harness {
 
 inline constexpr uint32_t kSeed = 20240607;
 
-/// The gradients of all inputs against central differences, with the harness's op as the only thing that is trusted.
+/// The gradients of all inputs against central differences, with the harness's op as the only thing that is
+/// trusted.
 inline void checkGradients(const Case& c, bool strided = false, const ir::OpTable& table = ops::table()) {
   SCOPED_TRACE(c.op + (strided ? " on views" : ""));
   Harness h(c, strided, table);

@@ -37,7 +37,8 @@ TEST(OpTable, NamesAndTypesAreUnique) {
     EXPECT_TRUE(types.insert(std::string(def.type)).second) << def.name << ": " << def.type;
     if (def.inplaceOperand >= 0 && !def.alwaysInplace) {
       EXPECT_TRUE(names.insert(def.inplaceName()).second) << def.name;
-      const std::string type = def.inplaceType.empty() ? std::string(def.type) + "Inplace" : std::string(def.inplaceType);
+      const std::string type =
+          def.inplaceType.empty() ? std::string(def.type) + "Inplace" : std::string(def.inplaceType);
       EXPECT_TRUE(types.insert(type).second) << def.name << ": " << type;
     }
   }
@@ -80,7 +81,8 @@ TEST(OpTable, OnlyTheLastOperandAndTheOnlyResultAreVariadic) {
     for (size_t i = 0; i + 1 < def.operands.size(); ++i) {
       EXPECT_NE(def.operands[i].arity, Arity::kVariadic) << def.name;
       if (def.operands[i].arity == Arity::kOptional) {
-        EXPECT_NE(def.operands[i + 1].arity, Arity::kOne) << def.name << ": a required operand after an optional one";
+        EXPECT_NE(def.operands[i + 1].arity, Arity::kOne)
+            << def.name << ": a required operand after an optional one";
       }
     }
     for (const auto& result : def.results) {
@@ -92,7 +94,8 @@ TEST(OpTable, OnlyTheLastOperandAndTheOnlyResultAreVariadic) {
 }
 
 bool hasType(const ir::Attr& value, ir::AttrType type) {
-  return value.index() == static_cast<size_t>(type) + 1;  // alternatives are in the order of AttrType, after monostate
+  return value.index() ==
+         static_cast<size_t>(type) + 1;  // alternatives are in the order of AttrType, after monostate
 }
 
 TEST(OpTable, DefaultsHaveTheTypeOfTheirAttribute) {
@@ -153,8 +156,9 @@ TEST(OpTable, GradientsStopOnlyWhereTheEntrySaysSo) {
       EXPECT_EQ(def.grad, nullptr) << def.name;
     }
     if (def.visibility == ir::Visibility::kInternal || def.structure != Structure::kNone) continue;
-    if (def.alwaysInplace || !def.alsoModifies.empty()) continue;  // a graph that writes is not differentiated
-    const bool fused = def.name == "nll_loss_with_softmax_grad";   // gives its gradient itself
+    if (def.alwaysInplace || !def.alsoModifies.empty())
+      continue;                                                   // a graph that writes is not differentiated
+    const bool fused = def.name == "nll_loss_with_softmax_grad";  // gives its gradient itself
     EXPECT_TRUE(def.grad != nullptr || def.stopsGradient || fused) << def.name;
   }
 }
@@ -174,13 +178,24 @@ TEST(OpTable, FindsOpsByBothNames) {
 /// Type names that programs ask for.
 TEST(OpTable, HasTheCompatibleTypeNames) {
   const std::pair<const char*, const char*> expected[] = {
-      {"maximum", "Max"},          {"logical_and", "And"},         {"sum", "ReduceSum"},
-      {"add_n", "Sum"},            {"repeat", "Loop"},             {"conditional", "If"},
-      {"nll_loss", "Nll"},         {"negate", "Neg"},              {"onehot", "OneHot"},
-      {"matmul", "MatMul"},        {"add_arg0_grad", "AddArg0Grad"}, {"sub_arg1_grad", "SubtractArg1Grad"},
-      {"mul_arg1_grad", "MulArg1Grad"}, {"group_norm", "GroupNormalization"},
-      {"group_norm_grad", "GroupNormalizationGrad"}, {"nll_loss_with_softmax_grad", "NlllWithSoftmaxGradDirect"},
-      {"accumulate_", "Accumulate"}, {"tied_gather", "PopartTiedGather"}};
+      {"maximum", "Max"},
+      {"logical_and", "And"},
+      {"sum", "ReduceSum"},
+      {"add_n", "Sum"},
+      {"repeat", "Loop"},
+      {"conditional", "If"},
+      {"nll_loss", "Nll"},
+      {"negate", "Neg"},
+      {"onehot", "OneHot"},
+      {"matmul", "MatMul"},
+      {"add_arg0_grad", "AddArg0Grad"},
+      {"sub_arg1_grad", "SubtractArg1Grad"},
+      {"mul_arg1_grad", "MulArg1Grad"},
+      {"group_norm", "GroupNormalization"},
+      {"group_norm_grad", "GroupNormalizationGrad"},
+      {"nll_loss_with_softmax_grad", "NlllWithSoftmaxGradDirect"},
+      {"accumulate_", "Accumulate"},
+      {"tied_gather", "PopartTiedGather"}};
   for (const auto& [name, type] : expected) EXPECT_EQ(ops::def(name).type, type) << name;
   EXPECT_EQ(ops::def("isnan").className, "IsNaN");
   EXPECT_EQ(ops::def("scaled_add").inplaceType, "ScaledAddLhsInplace");

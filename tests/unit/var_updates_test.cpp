@@ -82,7 +82,8 @@ Values randomValues(size_t n, double low, double high, uint32_t seed = kSeed) {
 void expectNear(const Values& got, const Values& expected, double tolerance = 2e-6) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    EXPECT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << i << ", seed " << kSeed;
+    EXPECT_NEAR(got[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
+        << i << ", seed " << kSeed;
   }
 }
 
@@ -101,7 +102,8 @@ TEST(VarUpdates, AccumulateInEveryMode) {
       Program p;
       Tensor* var = p.variable({7}, t);
       const Attr factor(byTensor ? 123.0 : f);
-      p.op("accumulate_", {var, p.variable({7}, x), byTensor ? p.scalar(f) : nullptr}, {Attr(std::string(mode)), factor});
+      p.op("accumulate_", {var, p.variable({7}, x), byTensor ? p.scalar(f) : nullptr},
+           {Attr(std::string(mode)), factor});
       p.run();
       Values expected;
       for (size_t i = 0; i < t.size(); ++i) expected.push_back(formula(t[i], x[i], f));
@@ -142,7 +144,8 @@ TEST(VarUpdates, AdamUpdaterCountsItsStepsAndCorrectsTheBias) {
       Values expected;
       for (size_t i = 0; i < m.size(); ++i) {
         const double mc = m[i] / (1 - std::pow(beta1, steps)), vc = v[i] / (1 - std::pow(beta2, steps));
-        expected.push_back((mode == "adamax" ? mc / (v[i] + eps) : mc / (std::sqrt(vc) + eps)) + decay * w[i]);
+        expected.push_back((mode == "adamax" ? mc / (v[i] + eps) : mc / (std::sqrt(vc) + eps)) +
+                           decay * w[i]);
       }
       expectNear(Program::values(update), expected, byTensor ? 1e-4 : 2e-6);  // float32(0.999) is not 0.999
     }
@@ -219,7 +222,8 @@ TEST(VarUpdates, AdamUpdaterSaysWhatIsMissing) {
   EXPECT_NE(message({m, m, nullptr, step}, {adam, Attr(), Attr(0.9)})
                 .find("Bias correction requires both beta1 and beta2 to not be None."),
             std::string::npos);
-  EXPECT_NE(message({m, m}, {adam, Attr(0.1)}).find("Weight decay requires weight to not be None."), std::string::npos);
+  EXPECT_NE(message({m, m}, {adam, Attr(0.1)}).find("Weight decay requires weight to not be None."),
+            std::string::npos);
   EXPECT_NE(message({m, m}, {adamax}).find("AdaMax requires time_step to not be None."), std::string::npos);
 }
 
