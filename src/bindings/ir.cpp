@@ -5,6 +5,7 @@
 #include "bindings/convert.h"
 #include "bindings/debug_info.h"
 #include "bindings/module.h"
+#include "ir/parse.h"
 #include "ir/print.h"
 #include "ops/ops.h"
 
@@ -118,6 +119,9 @@ void bindIr(nb::module_& m) {
       .def("add_stream", &addStream, nb::arg("name"), nb::arg("shape"), nb::arg("dtype"),
            nb::arg("direction"))
       .def("used_streams", &usedStreams, nb::arg("direction"))
+      .def_static(
+          "parse", [](const std::string& text) { return ir::parse(text, ops::table()); }, nb::arg("text"),
+          "The program that a text describes; it has an id of its own.")
       .def(
           "text", [](const std::shared_ptr<ir::Ir>& self) { return ir::print(*self); },
           "The program as text.")
