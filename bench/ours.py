@@ -1,0 +1,119 @@
+"""The benchmark programs in popxl. Each function returns a step: a callable that runs once and returns what is compared."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import popxl
+import popxl.ops as ops
+import popxl.transforms as transforms
+from work import Work
+
+RATE = 0.01
+
+
+def _variables(work: Work) -> dict[str, popxl.Tensor]:
+    return {name: popxl.variable(value, name=name) for name, value in work.weights.items()}
+
+
+def _inputs(work: Work) -> dict[str, popxl.Tensor]:
+    return {name: popxl.graph_input(value.shape, popxl.float32, name) for name, value in work.weights.items()}
+
+
+def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor]) -> Callable[[], float]:
+    """A training step of a network with softmax cross-entropy; returns the loss before the step."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        x = popxl.h2d_stream(work.data["x"].shape, popxl.float32, "x")
+        labels = popxl.h2d_stream(work.data["labels"].shape, popxl.int32, "labels")
+        weights: dict[str, popxl.Tensor] = {}
+
+        def build(x: popxl.Tensor) -> popxl.Tensor:
+            weights.update(_inputs(work))
+            return network(x, weights)
+
+        loaded = ops.host_load(x)
+        graph = ir.create_graph(build, loaded)
+        variables = _variables(work)
+        forward = ops.call_with_info(graph, loaded, inputs_dict={t: variables[n] for n, t in weights.items()})
+        probabilities = ops.softmax(forward.outputs[0], axis=-1)
+        loss, gradient = ops.nll_loss_with_softmax_grad(probabilities, ops.host_load(labels))
+        backward = transforms.autodiff(graph, grads_required=list(weights.values()))
+        grads = ops.call(backward.graph, gradient, inputs_dict=backward.inputs_dict(forward))
+        for variable, grad in zip(variables.values(), grads):
+            ops.scaled_add_(variable, grad, b=-RATE)
+        result = popxl.d2h_stream((), popxl.float32, "loss")
+        ops.host_store(result, loss)
+    session = popxl.Session(ir, "cpu")
+    session.__enter__()
+    feed = {x: work.data["x"], labels: work.data["labels"]}
+    return lambda: float(session.run(feed)[result])
+
+
+def mlp(work: Work) -> Callable[[], float]:
+    def network(x: popxl.Tensor, w: dict) -> popxl.Tensor:
+        return ops.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
+
+    return _classifier(work, network)
+
+
+def lenet(work: Work) -> Callable[[], float]:
+    def network(x: popxl.Tensor, w: dict) -> popxl.Tensor:
+        for i in range(2):
+            x = ops.max_pool(ops.relu(ops.conv(x, w[f"c{i}"]) + w[f"d{i}"]), (2, 2), stride=(2, 2))
+        x = ops.relu(x.reshape((x.shape[0], -1)) @ w["w0"] + w["b0"])
+        return x @ w["w1"] + w["b1"]
+
+    return _classifier(work, network)
+
+
+def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
+    batch, tokens, width = work.data["x"].shape
+    heads = int(work.data["heads"])
+
+    def split(t: popxl.Tensor) -> popxl.Tensor:
+        return t.reshape((batch, tokens, heads, width // heads)).transpose((0, 2, 1, 3))
+
+    def norm(t: popxl.Tensor, scale: popxl.Tensor, shift: popxl.Tensor) -> popxl.Tensor:
+        return ops.layer_norm(t.reshape((-1, width)), scale, shift, 1e-5).reshape(t.shape)
+
+    def layer(x: popxl.Tensor, w: dict) -> popxl.Tensor:
+        q, k, v = (split(t) for t in ops.split(x @ w["qkv"] + w["qkv_b"], 3, axis=2))
+        scores = ops.softmax((q @ k.transpose((0, 1, 3, 2))) * (width // heads) ** -0.5, axis=-1)
+        mixed = (scores @ v).transpose((0, 2, 1, 3)).reshape(x.shape)
+        x = norm(x + (mixed @ w["out"] + w["out_b"]), w["n0"], w["n0_b"])
+        up = ops.geluerf(x @ w["up"] + w["up_b"])
+        return norm(x + (up @ w["down"] + w["down_b"]), w["n1"], w["n1_b"])
+
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        streams = {n: popxl.h2d_stream(work.data[n].shape, popxl.float32, n) for n in ("x", "dy")}
+        weights: dict[str, popxl.Tensor] = {}
+
+        def build(x: popxl.Tensor) -> popxl.Tensor:
+            weights.update(_inputs(work))
+            return layer(x, weights)
+
+        x = ops.host_load(streams["x"])
+        graph = ir.create_graph(build, x)
+        variables = _variables(work)
+        forward = ops.call_with_info(graph, x, inputs_dict={t: variables[n] for n, t in weights.items()})
+        backward = transforms.autodiff(graph)
+        info = ops.call_with_info(
+            backward.graph, ops.host_load(streams["dy"]), inputs_dict=backward.inputs_dict(forward)
+        )
+        grads = backward.fwd_parent_ins_to_grad_parent_outs(forward, info)
+        results = {"y": forward.outputs[0], "x": grads[x], **{n: grads[variables[n]] for n in weights}}
+        outputs = {n: popxl.d2h_stream(t.shape, popxl.float32, f"{n}_result") for n, t in results.items()}
+        for name, t in results.items():
+            ops.host_store(outputs[name], t)
+    session = popxl.Session(ir, "cpu")
+    session.__enter__()
+    feed = {stream: work.data[name] for name, stream in streams.items()}
+    arrays = {stream: np.empty(results[name].shape, np.float32) for name, stream in outputs.items()}
+
+    def step() -> dict[str, np.ndarray]:
+        session.run_with_outputs(feed, arrays)
+        return {name: arrays[stream] for name, stream in outputs.items()}
+
+    return step
