@@ -30,7 +30,8 @@ void Context::popGraph() {
 
 Graph& Context::requireGraph() const {
   if (graphs_.empty()) {
-    fail(ErrorKind::kRuntime, "no graph is entered; use `with ir.main_graph:` (or another graph) around this code");
+    fail(ErrorKind::kRuntime,
+         "no graph is entered; use `with ir.main_graph:` (or another graph) around this code");
   }
   return *graphs_.back();
 }
@@ -40,7 +41,8 @@ void Context::popScope() { scopes_.pop_back(); }
 
 std::string Context::scopedName(std::string_view name) const {
   std::string out;
-  for (size_t i = scopeBases_.empty() ? 0 : scopeBases_.back(); i < scopes_.size(); ++i) out += scopes_[i] + "/";
+  for (size_t i = scopeBases_.empty() ? 0 : scopeBases_.back(); i < scopes_.size(); ++i)
+    out += scopes_[i] + "/";
   return out.append(name);
 }
 
@@ -51,12 +53,14 @@ std::optional<SequenceMode> Context::sequence() const {
   return levels_.back().mode;
 }
 
-/// The frontier of a level for one graph and execution context; a new one starts where the level around it stands.
+/// The frontier of a level for one graph and execution context; a new one starts where the level around it
+/// stands.
 Context::Frontier& Context::frontier(size_t level, const Key& key) {
   const auto it = levels_[level].at.find(key);
   if (it != levels_[level].at.end()) return it->second;
   Frontier fresh;
-  if (level > 0 && levels_[level].mode != SequenceMode::kPass && levels_[level - 1].mode != SequenceMode::kPass) {
+  if (level > 0 && levels_[level].mode != SequenceMode::kPass &&
+      levels_[level - 1].mode != SequenceMode::kPass) {
     const Frontier& around = frontier(level - 1, key);
     const bool continues = levels_[level - 1].mode == SequenceMode::kOrdered && !around.tail.empty();
     fresh.entry = continues ? around.tail : around.entry;
@@ -68,7 +72,8 @@ void Context::popSequence() {
   POPXL_ASSERT(!levels_.empty(), "no in_sequence is in force");
   const Level closed = std::move(levels_.back());
   levels_.pop_back();
-  if (levels_.empty() || closed.mode == SequenceMode::kPass || levels_.back().mode == SequenceMode::kPass) return;
+  if (levels_.empty() || closed.mode == SequenceMode::kPass || levels_.back().mode == SequenceMode::kPass)
+    return;
   for (const auto& [key, inner] : closed.at) {
     if (inner.tail.empty()) continue;
     Frontier& outer = frontier(levels_.size() - 1, key);
@@ -113,8 +118,8 @@ int32_t resultIpu(const Op& op) {
   return static_cast<int32_t>(op.attrOr<int64_t>("destination", -1));
 }
 
-/// Error(kValue) when operands that ops have made lie on different IPUs or tile sets. What runs graphs or talks to the
-/// host may mix them.
+/// Error(kValue) when operands that ops have made lie on different IPUs or tile sets. What runs graphs or
+/// talks to the host may mix them.
 void checkPlacement(const OpDef& def, const std::vector<Tensor*>& inputs) {
   if (def.structure != Structure::kNone) return;
   const Tensor* first = nullptr;
@@ -131,7 +136,8 @@ void checkPlacement(const OpDef& def, const std::vector<Tensor*>& inputs) {
     const Op &a = *first->producer(), &b = *t->producer();
     const bool io = a.settings().tileSet == TileSet::kIO, otherIo = b.settings().tileSet == TileSet::kIO;
     if (resultIpu(a) == resultIpu(b) && io == otherIo) continue;
-    fail(ErrorKind::kValue, "operands `{}` ({}) and `{}` ({}) are on different {}: copy one of them with {} first",
+    fail(ErrorKind::kValue,
+         "operands `{}` ({}) and `{}` ({}) are on different {}: copy one of them with {} first",
          name(firstIndex), first->id(), name(i), t->id(), io == otherIo ? "IPUs" : "tile sets",
          io == otherIo ? "ipu_copy" : "io_tile_copy");
   }
@@ -139,8 +145,8 @@ void checkPlacement(const OpDef& def, const std::vector<Tensor*>& inputs) {
 
 }  // namespace
 
-Op* Context::addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc, bool inplace,
-                   std::vector<std::string> outputNames) {
+Op* Context::addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc,
+                   bool inplace, std::vector<std::string> outputNames) {
   Graph& graph = requireGraph();
   checkPlacement(def, inputs);
   const bool scoped = scopes_.size() > (scopeBases_.empty() ? 0 : scopeBases_.back());
@@ -148,7 +154,8 @@ Op* Context::addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<At
     outputNames.resize(std::max(outputNames.size(), def.results.size()));
     for (std::string& name : outputNames) name = scopedName(name.empty() ? "t" : name);
   }
-  Op* op = graph.addOp(def, {std::move(inputs), std::move(attrs), inplace, std::move(outputNames), settings(), loc});
+  Op* op = graph.addOp(
+      def, {std::move(inputs), std::move(attrs), inplace, std::move(outputNames), settings(), loc});
   order(*op);
   if (!graph.hooks().empty()) {
     const auto hooks = graph.hooks();  // a hook may add or remove hooks
