@@ -85,18 +85,14 @@ OpDef hostStore() {
   return def;
 }
 
+/// The gradient passes through a print of its own, which shows it where `print_gradient` asks for that.
 void printRule(GradContext& c) {
   auto attrs = c.op.attrs();
   const auto at = [&](std::string_view name) -> Attr& {
     return attrs[static_cast<size_t>(c.op.def().attrIndex(name))];
   };
-  if (!c.op.attr<bool>("print_gradient")) {
-    c.set(0, c.make("identity", {c.outGrad()}));
-    return;
-  }
   at("title") = textAttr(c.op.attr<std::string>("title") + "_gradient");
-  at("print_self") = Attr(true);
-  at("print_gradient") = Attr(false);
+  at("print_self") = at("print_gradient");
   c.set(0, c.make("print_tensor", {c.outGrad()}, attrs));
 }
 
