@@ -29,11 +29,9 @@ using ir::Visibility;
 
 constexpr size_t kColumns = 110;
 
-bool isOptional(const AttrDef& attr) {
-  return attr.optional && std::holds_alternative<std::monostate>(attr.fallback);
-}
-bool isRequired(const AttrDef& attr) {
-  return !attr.optional && std::holds_alternative<std::monostate>(attr.fallback);
+bool isOptional(const AttrDef& a) { return a.optional && std::holds_alternative<std::monostate>(a.fallback); }
+bool isRequired(const AttrDef& a) {
+  return !a.optional && std::holds_alternative<std::monostate>(a.fallback);
 }
 
 /// The names under which an op is called, each with whether that is its in-place use.
@@ -127,8 +125,6 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string number(double value) { return fmt::format("{}", value); }
-
 // --- C++
 
 std::string cppType(AttrType type) {
@@ -166,7 +162,7 @@ std::string cppLiteral(const Attr& value) {
   const double v = std::get<double>(value);
   if (std::isinf(v))
     return v > 0 ? "std::numeric_limits<double>::infinity()" : "-std::numeric_limits<double>::infinity()";
-  return number(v);
+  return fmt::format("{}", v);
 }
 
 std::string cppResult(const OpDef& def) {
@@ -227,11 +223,9 @@ std::string cppDeclaration(const OpDef& def, const std::string& name, bool inpla
 std::string cppDefinition(const OpDef& def, const std::string& name, bool inplace) {
   std::string out =
       wrapList(fmt::format("{} {}(", cppResult(def), name), cppParameters(def, false), ") {") + "\n";
-  std::vector<std::string> adds;
-  for (const OperandDef& operand : def.operands)
-    adds.push_back(fmt::format("api::addOperand(operands, {});", operand.name));
   out += "  std::vector<api::Operand> operands;\n";
-  for (const std::string& add : adds) out += "  " + add + "\n";
+  for (const OperandDef& operand : def.operands)
+    out += fmt::format("  api::addOperand(operands, {});\n", operand.name);
   out += "  std::vector<ir::Attr> attrs;\n";
   for (const AttrDef& attr : def.attrs)
     out += fmt::format("  attrs.push_back(api::toAttr({}));\n", attr.name);
@@ -312,7 +306,7 @@ std::string pythonLiteral(const Attr& value) {
   }
   const double v = std::get<double>(value);
   if (std::isinf(v)) return v > 0 ? "float(\"inf\")" : "float(\"-inf\")";
-  const std::string text = number(v);
+  const std::string text = fmt::format("{}", v);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
@@ -369,17 +363,11 @@ std::string pythonFunction(const OpDef& def, const std::string& name, bool inpla
   std::string out =
       wrapList(fmt::format("def {}(", name), pythonParameters(def), fmt::format(") -> {}:", result)) + "\n";
   out += pythonDocstring(def, inplace);
-  std::string operands;
+  std::vector<std::string> names;
   for (const OperandDef& operand : def.operands) {
-    if (operand.arity == Arity::kVariadic) {
-      operands += "*";
-    }
-    operands += std::string(operand.name) + (&operand == &def.operands.back() ? "" : ", ");
+    names.push_back((operand.arity == Arity::kVariadic ? "*" : "") + std::string(operand.name));
   }
-  operands = def.operands.size() == 1
-                 ? (def.operands[0].arity == Arity::kVariadic ? std::string(def.operands[0].name)
-                                                              : "(" + operands + ",)")
-                 : "(" + operands + ")";
+  const std::string operands = fmt::format("({}{})", fmt::join(names, ", "), names.size() == 1 ? "," : "");
   std::vector<std::string> attrs;
   for (const AttrDef& attr : def.attrs) attrs.push_back(fmt::format("\"{0}\": {0}", attr.name));
   std::vector<std::string> arguments = {quoted(std::string(def.name)), operands};

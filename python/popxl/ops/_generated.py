@@ -411,7 +411,7 @@ def maximum(*ts: Tensor) -> Tensor:
     Returns:
         The result.
     """
-    return one("maximum", ts)
+    return one("maximum", (*ts,))
 
 
 def equal(lhs: Tensor, rhs: Tensor) -> Tensor:

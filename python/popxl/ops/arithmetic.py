@@ -37,7 +37,10 @@ def pow(t: Tensor, e: Union[float, int, TensorLike]) -> Tensor:
 
 def _scaled(X: Tensor, Y: Tensor, a: Union[float, Tensor], b: Union[float, Tensor], inplace: bool) -> Tensor:
     operands = (X, Y, a if isinstance(a, Tensor) else None, b if isinstance(b, Tensor) else None)
-    attributes = {"a_value": None if isinstance(a, Tensor) else a, "b_value": None if isinstance(b, Tensor) else b}
+    attributes = {
+        "a_value": None if isinstance(a, Tensor) else a,
+        "b_value": None if isinstance(b, Tensor) else b,
+    }
     return one("scaled_add", operands, attributes, inplace)
 
 

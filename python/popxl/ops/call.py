@@ -16,7 +16,10 @@ _LOOP_OFFSET = 2
 
 
 class CallSiteInfo:
-    """A place where a graph is called or repeated: how tensors of the parent graph and of the called one correspond."""
+    """A place where a graph is called or repeated.
+
+    It tells how tensors of the parent graph and of the called one correspond.
+    """
 
     def __init__(self, subgraph_op: "_core.Op") -> None:
         """Describes an op that runs a graph.
@@ -185,13 +188,13 @@ def call(
 ) -> Tuple[Tensor, ...]:
     """Runs a graph.
 
-    Inputs are passed by value: what the graph does to them does not reach the current graph, unless an input was made by
-    reference (`popxl.TensorByRef`, `popxl.graph_input(by_ref=True)`).
+    Inputs are passed by value: what the graph does to them does not reach the current graph, unless an input
+    was made by reference (`popxl.TensorByRef`, `popxl.graph_input(by_ref=True)`).
 
     Args:
         graph: The graph.
-        inputs: Tensors for its inputs, in order. Lists of them are flattened; a number or an array becomes a constant of
-            the input's dtype.
+        inputs: Tensors for its inputs, in order. Lists of them are flattened; a number or an array becomes a
+            constant of the input's dtype.
         inputs_dict: Tensors by the inputs of the graph that they are for.
 
     Returns:
@@ -259,20 +262,23 @@ def arrange_inputs(
     given = _flatten(inputs or ())
     if len(given) > len(wanted):
         raise ValueError(
-            f"Too many inputs have been provided: the {role} graph {graph.id} has {len(wanted)}, {len(given)} are given."
+            f"Too many inputs have been provided: the {role} graph {graph.id} has {len(wanted)}, "
+            f"{len(given)} are given."
         )
     by_index = dict(enumerate(given))
     for key, value in (inputs_dict or {}).items():
         index = _index_of(key, graph, role, wanted)
         if index in by_index:
             raise ValueError(
-                f"Graph input tensor is specified twice: {key.id} of the {role} graph, by position and in the dictionary."
+                f"Graph input tensor is specified twice: {key.id} of the {role} graph, by position and in "
+                f"the dictionary."
             )
         by_index[index] = value
     missing = [t.id for i, t in enumerate(wanted) if i not in by_index]
     if check_inputs and missing:
         raise ValueError(
-            f"Not enough inputs have been provided for the {role} graph {graph.id}: {', '.join(missing)} missing; "
+            f"Not enough inputs have been provided for the {role} graph {graph.id}: {', '.join(missing)} "
+            f"missing; "
             f"{len(by_index)} of {len(wanted)} are there."
         )
     parent = get_current_context().graph
@@ -292,17 +298,23 @@ def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]]) -> List[
 
 def _index_of(key: Tensor, graph: Graph, role: str, wanted: Tuple[Tensor, ...]) -> int:
     if not isinstance(key, Tensor):
-        raise TypeError(f"The keys of the inputs' dictionary are inputs of the {role} graph; {key!r} is no tensor.")
+        raise TypeError(
+            f"The keys of the inputs' dictionary are inputs of the {role} graph; {key!r} is no tensor."
+        )
     if key in graph and key in wanted:
         return wanted.index(key)
-    raise ValueError(f"Tensor {key.id} is a key of the inputs' dictionary, but not in the {role} graph {graph.id} an input.")
+    raise ValueError(
+        f"Tensor {key.id} is a key of the inputs' dictionary, but not in the {role} graph {graph.id} an "
+        f"input."
+    )
 
 
 def _connect(wanted: Tensor, value: TensorLike, parent: Graph, role: str) -> Tensor:
     if isinstance(value, Tensor):
         if value not in parent:
             raise ValueError(
-                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current graph "
+                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current "
+                f"graph "
                 f"{parent.id or 'main'}."
             )
         return value
@@ -310,6 +322,7 @@ def _connect(wanted: Tensor, value: TensorLike, parent: Graph, role: str) -> Ten
         return wanted._ensure_tensor(value)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"The value for input {wanted.id} of the {role} graph can't be made a constant of dtype {wanted.dtype}: "
+            f"The value for input {wanted.id} of the {role} graph can't be made a constant of dtype "
+            f"{wanted.dtype}: "
             f"{value!r} of type {type(value)}."
         ) from error

@@ -21,7 +21,9 @@ def cast(t: Tensor, data_type: dtypes.dtype) -> Tensor:
         TypeError: `data_type` is a float8 type; `pow2scale_cast_to_fp8` converts to these.
     """
     if data_type in _FLOAT8:
-        raise TypeError(f"cast can't convert to {data_type}; use pow2scale_cast_to_fp8 or pow2scale_cast_from_fp8.")
+        raise TypeError(
+            f"cast can't convert to {data_type}; use pow2scale_cast_to_fp8 or pow2scale_cast_from_fp8."
+        )
     return one("cast", (t,), {"data_type": data_type}, False, (f"{t.name}_{data_type.name}",))
 
 
@@ -83,7 +85,8 @@ def check_float8_operands(lhs: Tensor, rhs: Tensor, log2_scale: Tensor) -> None:
     """
     if lhs.dtype not in _FLOAT8 or rhs.dtype not in _FLOAT8:
         raise TypeError(
-            f"A product scaled by a power of two needs operands of dtype popxl.float8_143 or popxl.float8_152; they are "
+            f"A product scaled by a power of two needs operands of dtype popxl.float8_143 or "
+            f"popxl.float8_152; they are "
             f"{lhs.dtype} and {rhs.dtype}."
         )
     check_log2_scale(log2_scale)
@@ -100,6 +103,8 @@ def check_log2_scale(log2_scale: Tensor) -> None:
         ValueError: It is no scalar.
     """
     if log2_scale.rank > 0:
-        raise ValueError(f"`log2_scale` must be a scalar tensor; {log2_scale.id} has shape {log2_scale.shape}.")
+        raise ValueError(
+            f"`log2_scale` must be a scalar tensor; {log2_scale.id} has shape {log2_scale.shape}."
+        )
     if log2_scale.dtype != dtypes.int32:
         raise TypeError(f"`log2_scale` must be of type popxl.int32; {log2_scale.id} is {log2_scale.dtype}.")

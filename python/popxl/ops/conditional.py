@@ -35,7 +35,9 @@ class ConditionalSiteInfo(CallSiteInfo):
         """The branch and the input that an operand is for."""
         counts = [len(g.inputs) for g in self._branches()]
         if not 1 <= idx <= sum(counts):
-            raise IndexError(f"No branch has an input for operand {idx}: operands 1 to {sum(counts)} are inputs.")
+            raise IndexError(
+                f"No branch has an input for operand {idx}: operands 1 to {sum(counts)} are inputs."
+            )
         is_then = idx <= counts[0]
         return is_then, idx - self._first_operand(is_then)
 
@@ -217,13 +219,15 @@ def conditional_with_info(
     then_outputs, else_outputs = then_branch.outputs, else_branch.outputs
     if len(then_outputs) != len(else_outputs):
         raise ValueError(
-            f"The branches of a conditional need the same number of outputs: {then_branch.id} has {len(then_outputs)} and "
+            f"The branches of a conditional need the same number of outputs: {then_branch.id} has "
+            f"{len(then_outputs)} and "
             f"{else_branch.id} has {len(else_outputs)}."
         )
     for graph in (then_branch, else_branch):
         for graph_input in graph._by_ref_inputs:
             raise NotImplementedError(
-                f"Input {graph_input.id} is by reference (TensorByRef); a branch of a conditional takes inputs by value."
+                f"Input {graph_input.id} is by reference (TensorByRef); a branch of a conditional takes "
+                f"inputs by value."
             )
     names = [f"{yes.name}_or_{no.name}" for yes, no in zip(then_outputs, else_outputs)]
     attributes = {"then_branch": then_branch, "else_branch": else_branch}

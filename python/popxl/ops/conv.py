@@ -86,8 +86,8 @@ def conv(
         padding: Zeros before each spatial dimension, then after each.
         dilation: Distance of the elements of a window.
         groups: Groups of channels that do not mix.
-        pad_type: "not_set": as `padding` says; "same_upper" or "same_lower": so that the sizes stay, divided by the stride;
-            "valid": none.
+        pad_type: "not_set": as `padding` says; "same_upper" or "same_lower": so that the sizes stay, divided
+            by the stride; "valid": none.
         available_memory_proportions: Accepted for compatibility; it has no effect.
         partials_types: Accepted for compatibility; sums are float32 at least.
         enable_conv_dithering: Accepted for compatibility; it has no effect.
@@ -138,7 +138,9 @@ def conv_pow2scaled(
     """
     check_float8_operands(t, weight, log2_scale)
     options = multi_conv_options({}, {}, available_memory_proportions, ["half"], enable_conv_dithering)
-    return one("conv", (t, weight, log2_scale), {**_geometry(stride, padding, dilation, groups, pad_type), **options})
+    return one(
+        "conv", (t, weight, log2_scale), {**_geometry(stride, padding, dilation, groups, pad_type), **options}
+    )
 
 
 def _transposed(
@@ -171,7 +173,7 @@ def conv_transpose(
     partials_types: Optional[List[str]] = None,
     enable_conv_dithering: Optional[List[int]] = None,
 ) -> Tensor:
-    """Transposed convolution over 1 to 3 spatial dimensions, as ONNX defines it: the gradient of `conv` as an op.
+    """Transposed convolution over 1 to 3 spatial dimensions, as ONNX defines it.
 
     Args:
         t: Samples, channels, then the spatial dimensions.

@@ -71,7 +71,8 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     """
     if d2h_stream.dtype != t.dtype or d2h_stream.shape != t.shape:
         raise ValueError(
-            f"Stream {d2h_stream.tensor_id} carries {d2h_stream.dtype} of shape {d2h_stream.shape}; tensor {t.id} is "
+            f"Stream {d2h_stream.tensor_id} carries {d2h_stream.dtype} of shape {d2h_stream.shape}; tensor "
+            f"{t.id} is "
             f"{t.dtype} of shape {t.shape}."
         )
     many("host_store", (t,), {"stream": d2h_stream._stream_tensor.name})
@@ -113,11 +114,17 @@ def print_tensor(
     Raises:
         ValueError: A separator or bracket is not one character, or the format is unknown.
     """
-    for what, text in (("separator", separator), ("open_bracket", open_bracket), ("close_bracket", close_bracket)):
+    for what, text in (
+        ("separator", separator),
+        ("open_bracket", open_bracket),
+        ("close_bracket", close_bracket),
+    ):
         if len(text) != 1:
             raise ValueError(f"`{what}` must be one character, not {text!r}.")
     if float_format not in FLOAT_FORMAT_MAP:
-        raise ValueError(f"`float_format` must be one of {', '.join(FLOAT_FORMAT_MAP)}, not {float_format!r}.")
+        raise ValueError(
+            f"`float_format` must be one of {', '.join(FLOAT_FORMAT_MAP)}, not {float_format!r}."
+        )
     attributes = {
         "title": f"print_{t.name}" if title is None else title,
         "print_self": print_self,

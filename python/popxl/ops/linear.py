@@ -18,14 +18,17 @@ def matmul(
     output_type: Optional[dtypes.dtype] = None,
     partials_type: Optional[dtypes.dtype] = None,
 ) -> Tensor:
-    """Matrix product as `numpy.matmul`: leading dimensions broadcast, one dimension is a row (left) or a column (right).
+    """Matrix product as `numpy.matmul`.
+
+    Leading dimensions broadcast; one dimension is a row on the left and a column on the right.
 
     Args:
         lhs: The left factor.
         rhs: The right factor.
         available_memory_proportion: Accepted for compatibility; it has no effect.
         output_type: Dtype of the result; by default that of the factors.
-        partials_type: float16 or float32, by default what the session options say. Sums are float32 at least in any case.
+        partials_type: float16 or float32, by default what the session options say. Sums are float32 at least
+            in any case.
 
     Returns:
         The product.
@@ -38,7 +41,9 @@ def matmul(
         option = get_current_context().ir._pb_ir.getSessionOptions().partialsTypeMatMuls
         partials = _PARTIALS.get(option.lower())
         if partials is None:
-            raise ValueError(f"The session option partialsTypeMatMuls is {option!r}; it must be 'float' or 'half'.")
+            raise ValueError(
+                f"The session option partialsTypeMatMuls is {option!r}; it must be 'float' or 'half'."
+            )
     elif partials_type in (dtypes.float16, dtypes.float32):
         partials = "half" if partials_type == dtypes.float16 else "float"
     else:

@@ -5,7 +5,9 @@ from popxl.tensor import Tensor
 
 
 def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: float = 1e-5) -> Tensor:
-    """Every group of channels of a sample brought to mean 0 and variance 1, then scaled and shifted by channel.
+    """Every group of channels of a sample brought to mean 0 and variance 1.
+
+    Then each channel is scaled and shifted.
 
     Args:
         t: Samples, channels, then any dimensions.
@@ -21,7 +23,7 @@ def group_norm(t: Tensor, weight: Tensor, bias: Tensor, num_groups: int, eps: fl
 
 
 def layer_norm(t: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
-    """Every sample brought to mean 0 and variance 1, then scaled and shifted by channel: `group_norm` of one group.
+    """Every sample brought to mean 0 and variance 1: `group_norm` of one group.
 
     Args:
         t: Samples, channels, then any dimensions.

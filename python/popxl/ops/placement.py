@@ -24,7 +24,9 @@ def ipu_copy(t: Tensor, destination: int, source: Optional[int] = None) -> Tenso
     if source is None:
         source, _ = t._get_ipu_and_tile_set(raise_on_undefined_tile_set=False, raise_on_undefined_ipu=False)
         if source < 0:
-            raise ValueError(f"Could not infer the ipu of tensor {t.id}: no op makes or uses it. Please specify `source`.")
+            raise ValueError(
+                f"Could not infer the ipu of tensor {t.id}: no op makes or uses it. Please specify `source`."
+            )
     attributes = {"destination": destination, "source": source}
     return one("ipu_copy", (t,), attributes, False, (f"{t.name}_c{destination}",))
 

@@ -21,7 +21,9 @@ def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
         ValueError: `seed` is none.
     """
     if seed.shape != (2,) or seed.dtype != dtypes.uint32:
-        raise ValueError(f"A seed has shape (2,) and dtype uint32; tensor {seed.id} is {seed.dtype} of shape {seed.shape}.")
+        raise ValueError(
+            f"A seed has shape (2,) and dtype uint32; tensor {seed.id} is {seed.dtype} of shape {seed.shape}."
+        )
     return one("modify_random_seed", (seed, modifier), names=("modified_seed",))
 
 

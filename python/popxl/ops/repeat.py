@@ -32,7 +32,8 @@ def repeat(
     Raises:
         ValueError: The count is negative, the graph has more outputs than inputs, or as for `call`.
         TypeError: As for `call`.
-        popart_exception: Shape or dtype of an input differ from what is given or from the output that becomes it.
+        popart_exception: Shape or dtype of an input differ from what is given or from the output that
+            becomes it.
     """
     return repeat_with_info(graph, repeat_count, *inputs, inputs_dict=inputs_dict).outputs
 
@@ -65,7 +66,8 @@ def repeat_with_info(
     outputs = graph.outputs
     if len(outputs) > len(graph.inputs):
         raise ValueError(
-            f"To repeat the subgraph {graph.id}, it needs an input for each output: it has {len(outputs)} outputs and "
+            f"To repeat the subgraph {graph.id}, it needs an input for each output: it has {len(outputs)} "
+            f"outputs and "
             f"{len(graph.inputs)} inputs."
         )
     operands = arrange_inputs(graph, "called", inputs, inputs_dict, check_inputs)

@@ -15,7 +15,9 @@ INT_MAX = 2**31 - 1
 
 def _check_shape(shape: Tuple[int, ...]) -> None:
     if any(size < -1 or size == 0 for size in shape):
-        raise ValueError(f"Invalid shape value in reshape: {shape}. A size is positive, or -1 for the one to find.")
+        raise ValueError(
+            f"Invalid shape value in reshape: {shape}. A size is positive, or -1 for the one to find."
+        )
     if shape.count(-1) > 1:
         raise ValueError(f"Reshape shape can contain at most one '-1' value: {shape}.")
 
@@ -121,7 +123,9 @@ def squeeze(t: Tensor, axes: Optional[List[int]] = None) -> Tensor:
         if not 0 <= axis < len(shape):
             raise ValueError(f"Axis {axis} can't be squeezed: tensor {t.id} has {len(shape)} dimensions.")
         if shape[axis] != 1:
-            raise ValueError(f"Axis {axis} can't be squeezed: tensor {t.id} has size {shape[axis]} there, not 1.")
+            raise ValueError(
+                f"Axis {axis} can't be squeezed: tensor {t.id} has size {shape[axis]} there, not 1."
+            )
     return reshape(t, tuple(size for axis, size in enumerate(shape) if axis not in dropped))
 
 
@@ -133,7 +137,8 @@ def _permutation(t: Tensor, permutation: Optional[Iterable[int]]) -> Tuple[int, 
     beyond = tuple(axis for axis in order if axis >= rank)
     if beyond:
         raise ValueError(
-            f"Values in permutation must be less than the number of dimensions. Tensor {t.id} has rank {rank}, "
+            f"Values in permutation must be less than the number of dimensions. Tensor {t.id} has rank "
+            f"{rank}, "
             f"the permutation has {beyond}."
         )
     return order
@@ -144,7 +149,8 @@ def transpose(t: Tensor, permutation: Optional[Tuple[int, ...]] = None) -> Tenso
 
     Args:
         t: A tensor.
-        permutation: For each dimension of the result, the one that it is of `t`; by default they are reversed.
+        permutation: For each dimension of the result, the one that it is of `t`; by default they are
+            reversed.
 
     Returns:
         The permuted tensor.
@@ -160,7 +166,8 @@ def transpose_(t: Tensor, permutation: Optional[Tuple[int, ...]] = None) -> Tens
 
     Args:
         t: A tensor.
-        permutation: For each dimension of the result, the one that it is of `t`; by default they are reversed.
+        permutation: For each dimension of the result, the one that it is of `t`; by default they are
+            reversed.
 
     Returns:
         The permuted tensor.
@@ -172,7 +179,10 @@ def transpose_(t: Tensor, permutation: Optional[Tuple[int, ...]] = None) -> Tens
 
 
 def process_args(
-    start: _Range = None, stop: _Range = None, step: _Range = None, axis: Optional[Union[int, List[int]]] = None
+    start: _Range = None,
+    stop: _Range = None,
+    step: _Range = None,
+    axis: Optional[Union[int, List[int]]] = None,
 ) -> Tuple[List[int], List[int], List[int], List[int]]:
     """Completes the arguments of `slice`.
 
@@ -190,7 +200,9 @@ def process_args(
     """
     given = {"start": start, "stop": stop, "step": step, "axis": axis}
     lists: Dict[str, List[Any]] = {
-        name: [value] if isinstance(value, int) else list(value) for name, value in given.items() if value is not None
+        name: [value] if isinstance(value, int) else list(value)
+        for name, value in given.items()
+        if value is not None
     }
     lengths = {name: len(value) for name, value in lists.items()}
     if len(set(lengths.values())) > 1:
@@ -222,7 +234,9 @@ def slice(
     step: _Range = None,
     axis: Optional[Union[int, List[int]]] = None,
 ) -> Tensor:
-    """A range of elements on one or more axes: `slice(t, 1, 3)` is `t[1:3]`, `slice(t, [1, 2], [4, 6])` is `t[1:4, 2:6]`.
+    """A range of elements on one or more axes.
+
+    `slice(t, 1, 3)` is `t[1:3]`, `slice(t, [1, 2], [4, 6])` is `t[1:4, 2:6]`.
 
     Args:
         t: A tensor.
@@ -289,7 +303,9 @@ def _concat(ts: Iterable[Tensor], axis: int, inplace: bool) -> Tensor:
     tensors = list(ts)
     types = [t.dtype for t in tensors]
     if len(set(types)) > 1:
-        raise TypeError(f"All inputs to a concat operation must have the same type: {types}. Cast them first.")
+        raise TypeError(
+            f"All inputs to a concat operation must have the same type: {types}. Cast them first."
+        )
     return one("concat", tensors, {"axis": axis}, inplace)
 
 
@@ -347,7 +363,10 @@ def split(t: Tensor, splits: Union[int, List[int]], axis: int = 0) -> List[Tenso
     if isinstance(splits, int):
         size = t.shape[axis]
         if splits < 1 or size % splits != 0:
-            raise ValueError(f"Axis {axis} of tensor {t.id} has size {size}, which can't be split into {splits} equal pieces.")
+            raise ValueError(
+                f"Axis {axis} of tensor {t.id} has size {size}, which can't be split into {splits} equal "
+                f"pieces."
+            )
         sizes = [size // splits] * splits
     else:
         sizes = list(splits)

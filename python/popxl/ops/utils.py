@@ -48,18 +48,21 @@ def check_in_graph(graph: Graph, *args: Tensor, **tensors: Tensor) -> None:
         ValueError: A tensor is in another graph.
     """
     if args:
-        raise TypeError("check_in_graph takes tensors by keyword: the keyword names the tensor in the message.")
+        raise TypeError(
+            "check_in_graph takes tensors by keyword: the keyword names the tensor in the message."
+        )
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"`{name}` must be a popxl.Tensor; it is {tensor!r} of type {type(tensor)}.")
         if tensor not in graph:
             raise ValueError(
-                f"`{name}`, tensor {tensor.id}, is not in graph {graph.name or 'main'}; pass it to the graph as an input."
+                f"`{name}`, tensor {tensor.id}, is not in graph {graph.name or 'main'}; pass it to the graph "
+                f"as an input."
             )
 
 
 def check_tensor_ipu_and_tile_set(*args: Tensor, **tensors: Tensor) -> None:
-    """Checks that tensors lie on one IPU and one set of tiles. Where that is undefined for a tensor, anything fits.
+    """Checks that tensors lie on one IPU and one set of tiles; where that is undefined, anything fits.
 
     Args:
         args: None; the names of keywords are needed for the message.
@@ -70,11 +73,15 @@ def check_tensor_ipu_and_tile_set(*args: Tensor, **tensors: Tensor) -> None:
         ValueError: Two tensors lie on different IPUs or tile sets.
     """
     if args:
-        raise TypeError("check_tensor_ipu_and_tile_set takes tensors by keyword: it names the tensor in the message.")
+        raise TypeError(
+            "check_tensor_ipu_and_tile_set takes tensors by keyword: it names the tensor in the message."
+        )
     ipus: List[Tuple[str, int]] = []
     tile_sets: List[Tuple[str, str]] = []
     for name, tensor in tensors.items():
-        ipu, tile_set = tensor._get_ipu_and_tile_set(raise_on_undefined_tile_set=False, raise_on_undefined_ipu=False)
+        ipu, tile_set = tensor._get_ipu_and_tile_set(
+            raise_on_undefined_tile_set=False, raise_on_undefined_ipu=False
+        )
         if ipu >= 0:
             ipus.append((name, ipu))
         if tile_set != "undefined":
@@ -83,7 +90,8 @@ def check_tensor_ipu_and_tile_set(*args: Tensor, **tensors: Tensor) -> None:
         for name, place in places[1:]:
             if place != places[0][1]:
                 raise ValueError(
-                    f"`{places[0][0]}` and `{name}` are on different {what}, {places[0][1]} and {place}; copy one of them "
+                    f"`{places[0][0]}` and `{name}` are on different {what}, {places[0][1]} and {place}; "
+                    f"copy one of them "
                     "with `ops.ipu_copy` or `ops.io_tile_copy` first."
                 )
 

@@ -23,7 +23,9 @@ def as_operand(value: Optional[_Number]) -> Tuple[Optional[Tensor], Optional[flo
 
 def _accumulate(t: Tensor, X: Tensor, f: Optional[_Number], mode: str, name: str) -> Tensor:
     operand, factor = as_operand(f)
-    return one("accumulate_", (t, X, operand), {"mode": mode, "factor": factor}, False, (f"{name}__{t.name}",))
+    return one(
+        "accumulate_", (t, X, operand), {"mode": mode, "factor": factor}, False, (f"{name}__{t.name}",)
+    )
 
 
 def accumulate_(t: Tensor, X: Tensor, f: Optional[_Number] = None) -> Tensor:

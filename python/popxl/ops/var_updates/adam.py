@@ -98,7 +98,7 @@ def lamb_updater(
     beta2: Optional[_Number] = None,
     epsilon: _Number = 1e-07,
 ) -> Tensor:
-    """The term by which LAMB changes a weight, before it is scaled by the trust ratio; the same as for `adam_updater`.
+    """The term by which LAMB changes a weight: that of `adam_updater`, before the trust ratio.
 
     Args:
         acc_first_order: First moment.
@@ -151,7 +151,9 @@ def adamax_updater(
     if time_step is None:
         raise ValueError("AdaMax requires time_step to not be None.")
     _check(weight, None, weight_decay, beta1, None)
-    return _updater("adamax", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, None, epsilon)
+    return _updater(
+        "adamax", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, None, epsilon
+    )
 
 
 def adam_var_update(

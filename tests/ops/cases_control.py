@@ -1,0 +1,159 @@
+"""Rows of ops that run graphs, and of traffic with the host."""
+
+import numpy as np
+
+import popxl
+from ops.case import EVERY, FLOATS, Bad, Case, real
+from popart import popart_exception
+from popxl import ops
+from popxl.context import get_current_context
+
+
+def _graph(function, *inputs):
+    return get_current_context().ir.create_graph(function, *inputs)
+
+
+def _call(a, b):
+    return ops.call(_graph(lambda x, y: (x * y, x - y), a, b), a, b)
+
+
+def _repeat(a, b):
+    return ops.repeat(_graph(lambda x, y: x * 0.5 + y, a, b), 3, a, b)
+
+
+def _repeat_never(a, b):
+    return ops.repeat(_graph(lambda x, y: x * 0.5 + y, a, b), 0, a, b)
+
+
+def _conditional(value):
+    def run(a, b):
+        condition = popxl.variable(value, popxl.bool)
+        return ops.conditional(condition, _graph(lambda x: x + 1, a), _graph(lambda y: y * 2, b), [a], [b])
+
+    return run
+
+
+def _by_reference(a, b):
+    def change(x: popxl.TensorByRef, y: popxl.Tensor):
+        ops.var_updates.accumulate_(x, y)
+
+    own = a + 0
+    ops.call(_graph(change, own, b), own, b)
+    return own
+
+
+def _too_many():
+    a = popxl.variable(1.0)
+    ops.call(_graph(lambda x: x + 1, a), a, a)
+
+
+def _missing():
+    a = popxl.variable(1.0)
+    ops.repeat(_graph(lambda x, y: x + y, a, a), 2, a)
+
+
+def _negative_count():
+    a = popxl.variable(1.0)
+    ops.repeat(_graph(lambda x: x + 1, a), -1, a)
+
+
+def _growing():
+    a = popxl.variable(1.0)
+    ops.repeat(_graph(lambda x: (x, x + 1), a), 2, a)
+
+
+def _wrong_type():
+    a = popxl.variable(1.0)
+    ops.call(_graph(lambda x: x + 1, a), popxl.variable([1.0, 2.0]))
+
+
+def _uneven():
+    a = popxl.variable(1.0)
+    yes, no = _graph(lambda x: x, a), _graph(lambda x: (x, x), a)
+    ops.conditional(popxl.variable(True), yes, no, [a], [a])
+
+
+_TWO = [real(3, 4), real(3, 4)]
+
+_RUNNING = [
+    Case(
+        "call",
+        _call,
+        _TWO,
+        lambda a, b: (a * b, a - b),
+        dtypes=FLOATS,
+        grad=(0, 1),
+        bad=(
+            Bad(_too_many, ValueError, "^Too many inputs have been provided"),
+            Bad(_wrong_type, popart_exception, "must be equal"),
+        ),
+    ),
+    Case("call", _by_reference, _TWO, lambda a, b: a + b, "by reference"),
+    Case(
+        "repeat",
+        _repeat,
+        _TWO,
+        lambda a, b: ((a * 0.5 + b) * 0.5 + b) * 0.5 + b,
+        tolerance=2,
+        bad=(
+            Bad(_missing, ValueError, "^Not enough inputs have been provided"),
+            Bad(_negative_count, ValueError, "^Repeat count must be >= 0"),
+            Bad(_growing, ValueError, "^To repeat the subgraph"),
+        ),
+    ),
+    Case("repeat", _repeat_never, _TWO, lambda a, b: a, "never"),
+    Case(
+        "conditional",
+        _conditional(True),
+        _TWO,
+        lambda a, b: a + 1,
+        "then",
+        bad=(Bad(_uneven, ValueError, "same number of outputs"),),
+    ),
+    Case("conditional", _conditional(False), _TWO, lambda a, b: b * 2, "else"),
+]
+
+
+def _load():
+    return ops.host_load(popxl.h2d_stream((2, 3), popxl.float32, "x"))
+
+
+def _store(t):
+    ops.host_store(popxl.d2h_stream(t.shape, t.dtype, "first"), t)
+    return t
+
+
+def _store_misfit():
+    ops.host_store(popxl.d2h_stream((2,), popxl.float32), popxl.variable(1.0))
+
+
+_HOST = [
+    Case(
+        "init",
+        lambda: ops.init((2, 3), popxl.int32, "made"),
+        [],
+        lambda: np.zeros((2, 3), "int32"),
+        dtypes=("int32",),
+        bad=(Bad(lambda: ops.init((2,), popxl.int32, init_type="one"), ValueError, "init_type"),),
+    ),
+    Case("host_load", _load, [], lambda: np.arange(6, dtype="float32").reshape(2, 3), dtypes=("float32",)),
+    Case(
+        "host_store",
+        _store,
+        [real(2, 3)],
+        lambda x: x,
+        dtypes=EVERY,
+        bad=(Bad(_store_misfit, ValueError, "shape"),),
+    ),
+    Case(
+        "print_tensor",
+        lambda t: ops.print_tensor(t, "values", print_self=False),
+        [real(2, 3)],
+        lambda x: x,
+        dtypes=EVERY,
+        grad=(0,),
+        bad=(Bad(lambda: ops.print_tensor(popxl.variable(1.0), separator=", "), ValueError, "separator"),),
+    ),
+]
+
+CASES = _RUNNING + _HOST

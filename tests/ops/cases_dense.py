@@ -1,0 +1,254 @@
+"""Rows of matrix products, windows, norms and losses."""
+
+import numpy as np
+
+import popxl
+from ops import references as ref
+from ops.case import SIGNED, Bad, Case, distinct, numbers, real
+from popart import popart_exception
+from popxl import ops
+
+
+def _ones(*shape):
+    return popxl.variable(np.ones(shape))
+
+
+def _product(label, *shapes, **more):
+    return Case(
+        "matmul",
+        ops.matmul,
+        [real(*shape) for shape in shapes],
+        np.matmul,
+        label,
+        grad=(0, 1),
+        tolerance=4,
+        **more,
+    )
+
+
+_MATMUL = [
+    _product(
+        "matrices",
+        (4, 5),
+        (5, 3),
+        big=(real(300, 200), real(200, 250)),
+        bad=(
+            Bad(lambda: ops.matmul(_ones(2, 3), _ones(2, 3)), popart_exception, "must equal"),
+            Bad(lambda: ops.matmul(_ones(2, 3), popxl.variable(1.0)), popart_exception, "scalar"),
+            Bad(
+                lambda: ops.matmul(_ones(2), _ones(2), partials_type=popxl.int32), ValueError, "partials_type"
+            ),
+        ),
+    ),
+    _product("batch", (2, 1, 4, 5), (3, 5, 3)),
+    _product("row", (5,), (5, 3)),
+    _product("column", (2, 4, 5), (5,)),
+    _product("dot", (5,), (5,)),
+    Case("matmul", lambda a, b: a @ b, [real(4, 5), real(5, 3)], np.matmul, "ints", SIGNED),
+    Case(
+        "matmul",
+        lambda a, b: ops.matmul(a, b, output_type=popxl.float32),
+        [real(4, 5), real(5, 3)],
+        np.matmul,
+        "wider",
+        ("float16", "float32"),
+        result_dtype="float32",
+        tolerance=8,
+    ),
+]
+
+
+def _conv(label, t, weight, stride, padding, dilation, groups=1, **more):
+    return Case(
+        "conv",
+        lambda x, w: ops.conv(x, w, stride, padding, dilation, groups),
+        [real(*t), real(*weight)],
+        lambda x, w: ref.conv(x, w, stride, padding, dilation, groups),
+        label,
+        grad=(0, 1),
+        tolerance=8,
+        **more,
+    )
+
+
+_CONV = [
+    _conv(
+        "plain",
+        (2, 3, 5, 6),
+        (4, 3, 3, 2),
+        (1, 1),
+        (0, 0, 0, 0),
+        (1, 1),
+        big=(real(4, 8, 40, 40), real(16, 8, 3, 2)),
+        bad=(
+            Bad(lambda: ops.conv(_ones(1, 2, 3, 3), _ones(1, 3, 1, 1)), popart_exception, "channels|groups"),
+            Bad(
+                lambda: ops.conv(_ones(1, 2, 3, 3), _ones(1, 2, 1, 1), pad_type="half"),
+                ValueError,
+                "pad type",
+            ),
+        ),
+    ),
+    _conv("strided", (1, 2, 7, 6), (3, 2, 2, 3), (2, 3), (1, 0, 1, 2), (1, 1)),
+    _conv("dilated", (1, 2, 7, 8), (3, 2, 2, 3), (1, 1), (1, 1, 1, 1), (2, 2)),
+    _conv("groups", (2, 4, 5, 5), (6, 2, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 2),
+    _conv("one dimension", (2, 3, 9), (4, 3, 3), (2,), (1, 1), (1,)),
+    Case(
+        "conv",
+        lambda x, w: ops.conv(x, w, stride=(2, 2), pad_type="same_upper"),
+        [real(1, 2, 5, 6), real(3, 2, 3, 3)],
+        lambda x, w: ref.conv(x, w, (2, 2), (1, 0, 1, 1), (1, 1)),
+        "same_upper",
+        tolerance=8,
+    ),
+]
+
+
+def _pool(op, reduce, values=real):
+    function = getattr(ops, op)
+    return [
+        Case(
+            op,
+            lambda t: function(t, (3, 2), (2, 1), (1, 0, 1, 1)),
+            [values(2, 3, 6, 5)],
+            lambda x: ref.pool(x, reduce, (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)),
+            "padded",
+            grad=(0,),
+            tolerance=4,
+            bad=(Bad(lambda: function(_ones(1, 1, 2, 2), (3, 3)), popart_exception, "window|size|kernel"),),
+        ),
+        Case(
+            op,
+            lambda t: function(t, (2, 2)),
+            [values(1, 2, 4, 4)],
+            lambda x: ref.pool(x, reduce, (2, 2), (1, 1), (0, 0, 0, 0), (1, 1)),
+            "plain",
+            grad=(0,),
+            tolerance=4,
+        ),
+    ]
+
+
+_POOL = [
+    *_pool("average_pool", np.mean),
+    *_pool("max_pool", np.max, distinct),
+    Case(
+        "max_pool",
+        lambda t: ops.max_pool(t, (3, 3), (2, 2), ceil_mode=True),
+        [distinct(1, 2, 6, 6)],
+        lambda x: ref.pool(x, np.max, (3, 3), (2, 2), (0, 0, 0, 0), (1, 1), True),
+        "ceil_mode",
+    ),
+]
+
+
+def _rows(*shape):
+    """Probabilities along the last axis."""
+
+    def make(rng):
+        return ref.softmax(rng.uniform(-1, 1, shape), -1)
+
+    return make
+
+
+def _loss(label, shape=(6, 5), **options):
+    return Case(
+        "nll_loss",
+        lambda p, i: ops.nll_loss(p, i, **options),
+        [_rows(*shape), numbers(*shape[:-1], high=shape[-1])],
+        lambda p, i: ref.nll(p, i, **options),
+        label,
+        grad=(0,),
+        tolerance=4,
+    )
+
+
+def _loss_grad(label, grad=1.0, **options):
+    return Case(
+        "nll_loss_with_softmax_grad",
+        lambda p, i: ops.nll_loss_with_softmax_grad(p, i, grad, **options),
+        [_rows(6, 5), numbers(6, high=5)],
+        lambda p, i: (ref.nll(p, i, **options), ref.nll_softmax_grad(p, i, grad, **options)),
+        label,
+        ("float32", "float16"),
+        tolerance=4,
+    )
+
+
+_NORM = [
+    Case(
+        "group_norm",
+        lambda t, w, b: ops.group_norm(t, w, b, 2),
+        [real(3, 4, 5), real(4), real(4)],
+        lambda t, w, b: ref.group_norm(t, w, b, 2),
+        grad=(0, 1, 2),
+        tolerance=8,
+        big=(real(64, 128, 20), real(128), real(128)),
+        bad=(
+            Bad(lambda: ops.group_norm(_ones(3, 4), _ones(4), _ones(4), 3), Exception, "num_groups|groups"),
+        ),
+    ),
+    Case(
+        "group_norm",
+        ops.layer_norm,
+        [real(3, 6), real(6), real(6)],
+        lambda t, w, b: ref.group_norm(t, w, b, 1),
+        "layer",
+        grad=(0, 1, 2),
+        tolerance=8,
+    ),
+    Case(
+        "batch_norm_inference",
+        ops.batch_norm_inference,
+        [real(3, 4, 5), real(4), real(4), real(4), lambda rng: rng.uniform(1, 2, 4)],
+        ref.batch_norm,
+        grad=(0, 1, 2, 3, 4),
+        tolerance=8,
+        bad=(
+            Bad(lambda: ops.batch_norm_inference(_ones(3, 4), *[_ones(3)] * 4), popart_exception, "channel"),
+        ),
+    ),
+    Case(
+        "softmax",
+        lambda t: ops.softmax(t, -1),
+        [real(4, 5)],
+        lambda x: ref.softmax(x, -1),
+        "last",
+        grad=(0,),
+        tolerance=2,
+        big=(real(300, 400),),
+        bad=(Bad(lambda: ops.softmax(_ones(2), 1), ValueError, "axis"),),
+    ),
+    Case(
+        "softmax",
+        lambda t: ops.softmax(t, 1),
+        [real(3, 4, 5)],
+        lambda x: ref.softmax(x, 1),
+        "middle",
+        grad=(0,),
+        tolerance=2,
+    ),
+    _loss("mean"),
+    _loss("sum", reduction="sum"),
+    _loss("none", shape=(2, 3, 4), reduction="none"),
+    _loss("ignoring", ignore_index=1),
+    Case(
+        "nll_loss",
+        lambda p, i: ops.nll_loss(p, i, log_prob=True),
+        [lambda rng: -rng.uniform(0.5, 3, (6, 5)), numbers(6, high=5)],
+        lambda p, i: ref.nll(p, i, log_prob=True),
+        "log_prob",
+        grad=(0,),
+        tolerance=4,
+        bad=(
+            Bad(
+                lambda: ops.nll_loss(_ones(2, 3), popxl.variable([0, 1]), reduction="foo"), ValueError, "foo"
+            ),
+        ),
+    ),
+    _loss_grad("mean"),
+    _loss_grad("sum", 2.0, reduction="sum"),
+    _loss_grad("ignoring", 1.0, ignore_index=1),
+]
+
+CASES = _MATMUL + _CONV + _POOL + _NORM

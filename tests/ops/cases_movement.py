@@ -1,0 +1,223 @@
+"""Rows of ops that move elements."""
+
+import numpy as np
+
+import popxl
+from ops import references as ref
+from ops.case import EVERY, FLOATS, Bad, Case, fixed, numbers, real
+from popart import popart_exception
+from popxl import ops
+
+
+def _ones(*shape):
+    return popxl.variable(np.ones(shape))
+
+
+def _move(op, call, reference, label="", shape=(4, 3, 5), inplace=None, **more):
+    return Case(
+        op, call, [real(*shape)], reference, label, EVERY, grad=(0,), inplace=inplace, modifies=False, **more
+    )
+
+
+_VIEWS = [
+    _move(
+        "reshape",
+        lambda t: ops.reshape(t, (6, -1)),
+        lambda x: x.reshape(6, 10),
+        inplace=lambda t: ops.reshape_(t, (6, -1)),
+        bad=(
+            Bad(
+                lambda: ops.reshape(_ones(4), (0, 4)), ValueError, r"Invalid shape value in reshape.*\(0, 4\)"
+            ),
+            Bad(lambda: ops.reshape(_ones(4), (-1, -1)), ValueError, "at most one '-1' value"),
+            Bad(lambda: ops.reshape(_ones(4), (3,)), popart_exception, "4 elements"),
+        ),
+    ),
+    _move("reshape", ops.flatten, lambda x: x.reshape(-1), "flatten", inplace=ops.flatten_),
+    _move(
+        "reshape",
+        lambda t: ops.squeeze(t, [0, -1]),
+        lambda x: x.reshape(4),
+        "squeeze",
+        shape=(1, 4, 1),
+        bad=(
+            Bad(lambda: ops.squeeze(_ones(1, 2), [1]), ValueError, "size 2"),
+            Bad(lambda: ops.squeeze(_ones(1, 2), [0, -2]), ValueError, "duplicates"),
+            Bad(lambda: ops.squeeze(_ones(1, 2), [2]), ValueError, "2 dimensions"),
+        ),
+    ),
+    _move("transpose", ops.transpose, np.transpose, inplace=ops.transpose_),
+    _move(
+        "transpose",
+        lambda t: ops.transpose(t, (1, 0, 2)),
+        lambda x: x.transpose(1, 0, 2),
+        "permuted",
+        inplace=lambda t: ops.transpose_(t, (1, 0, 2)),
+        bad=(
+            Bad(
+                lambda: ops.transpose(_ones(1, 2, 3), (0, 1, 3)),
+                ValueError,
+                "Values in permutation must be less than",
+            ),
+            Bad(lambda: ops.transpose(_ones(1, 2, 3), (0, 1, 1)), ValueError, "twice"),
+        ),
+    ),
+    _move(
+        "slice",
+        lambda t: ops.slice(t, [1, 0], [3, -1]),
+        lambda x: x[1:3, 0:-1],
+        inplace=lambda t: ops.slice_(t, [1, 0], [3, -1]),
+        bad=(Bad(lambda: ops.slice(_ones(3, 3), [1, 0], [2]), ValueError, "length"),),
+    ),
+    _move("slice", lambda t: ops.slice(t, None, None, -1, 1), lambda x: x[:, ::-1], "reversed"),
+    _move("slice", lambda t: t[1:, 2, 0:4], lambda x: x[1:, 2, 0:4], "brackets"),
+    _move(
+        "subsample",
+        lambda t: ops.subsample(t, [2, 1, 3]),
+        lambda x: x[::2, :, ::3],
+        bad=(
+            Bad(lambda: ops.subsample(_ones(3), [-1]), Exception, "positive"),
+            Bad(lambda: ops.subsample(_ones(3), [1, 1]), ValueError, "2 strides"),
+        ),
+    ),
+    _move("subsample", lambda t: t[::2, ::2], lambda x: x[::2, ::2], "brackets"),
+    _move("identity", lambda t: ops.identity(t, "named"), lambda x: x),
+    Case("detach", ops.detach, [real(4, 5)], lambda x: x, dtypes=EVERY, inplace=ops.detach_, modifies=False),
+    Case(
+        "ipu_copy",
+        lambda t: ops.ipu_copy(t, 0, 1),
+        [real(4, 5)],
+        lambda x: x,
+        dtypes=EVERY,
+        grad=(0,),
+        bad=(
+            Bad(
+                lambda: ops.ipu_copy(_ones(2), 1),
+                ValueError,
+                "Could not infer the ipu.*Please specify `source`",
+            ),
+        ),
+    ),
+    Case("io_tile_copy", ops.io_tile_copy, [real(4, 5)], lambda x: x, dtypes=EVERY, grad=(0,)),
+]
+
+
+def _join(*parts, axis):
+    return np.concatenate(parts, axis)
+
+
+_JOINS = [
+    Case(
+        "concat",
+        lambda *ts: ops.concat(ts, 1),
+        [real(2, 3, 4), real(2, 1, 4), real(2, 2, 4)],
+        lambda *xs: _join(*xs, axis=1),
+        dtypes=EVERY,
+        grad=(0, 1, 2),
+        inplace=lambda *ts: ops.concat_(ts, 1),
+        modifies=False,
+        bad=(
+            Bad(lambda: ops.concat([_ones(2, 3), _ones(2)]), popart_exception, "rank"),
+            Bad(
+                lambda: ops.concat([_ones(2), popxl.variable([1, 2])]),
+                TypeError,
+                "All inputs to a concat operation must have the same type:",
+            ),
+        ),
+    ),
+    Case(
+        "split",
+        lambda t: ops.split(t, [1, 3, 2], -1),
+        [real(4, 6)],
+        lambda x: np.split(x, [1, 4], -1),
+        "sizes",
+        EVERY,
+        grad=(0,),
+        bad=(
+            Bad(lambda: ops.split(_ones(4), [1, 2]), popart_exception, "add up"),
+            Bad(lambda: ops.split(_ones(4), 3), ValueError, "3 equal pieces"),
+        ),
+    ),
+    Case("split", lambda t: ops.split(t, 3, 1), [real(4, 6)], lambda x: np.split(x, 3, 1), "equal", EVERY),
+]
+
+_INDICES = numbers(2, 3, high=4)
+_OUT_OF_RANGE = fixed([[-1, 0, 4], [3, 9, -7]], "int32")
+
+
+def _gathers(op):
+    function = getattr(ops, op)
+    return [
+        Case(op, function, [real(4, 3), _INDICES], lambda x, i: ref.gather(x, i), "first", EVERY, grad=(0,)),
+        Case(
+            op,
+            lambda t, i: function(t, i, 1),
+            [real(3, 4, 2), _INDICES],
+            lambda x, i: ref.gather(x, i, 1),
+            "second",
+            grad=(0,),
+            big=(real(300, 40, 50), numbers(60, high=40)),
+        ),
+        Case(
+            op,
+            lambda t, i: function(t, i, zero_OOR=True),
+            [real(4, 3), _OUT_OF_RANGE],
+            lambda x, i: ref.gather(x, i, 0, True),
+            "out of range",
+            grad=(0,),
+            bad=(Bad(lambda: function(_ones(3), popxl.variable(1.0)), TypeError, "dtype"),),
+        ),
+    ]
+
+
+_AXES, _SIZES = [0, 2], [2, 3]
+
+_INDEXED = [
+    *_gathers("gather"),
+    *_gathers("tied_gather"),
+    Case("gather", lambda t, i: t[i], [real(4, 3), _INDICES], lambda x, i: x[i], "brackets", FLOATS),
+    Case(
+        "dynamic_slice",
+        lambda t, i: ops.dynamic_slice(t, i, _AXES, _SIZES, True),
+        [real(4, 3, 5), fixed([1, 2], "uint32")],
+        lambda x, i: x[ref.window_of(x.shape, i, _AXES, _SIZES)],
+        dtypes=EVERY,
+        grad=(0,),
+        bad=(
+            Bad(
+                lambda: ops.dynamic_slice(_ones(3), popxl.variable([0, 0]), [0, 1], [1, 1], True),
+                Exception,
+                "ax",
+            ),
+        ),
+    ),
+    Case(
+        "dynamic_update",
+        lambda t, i, u: ops.dynamic_update(t, i, u, _AXES, _SIZES, True),
+        [real(4, 3, 5), fixed([1, 2], "uint32"), real(2, 3, 3)],
+        lambda x, i, u: ref.dynamic_update(x, i, u, _AXES, _SIZES),
+        dtypes=EVERY,
+        grad=(0, 2),
+        inplace=lambda t, i, u: ops.dynamic_update_(t, i, u, _AXES, _SIZES, True),
+    ),
+    Case(
+        "onehot",
+        lambda t, n, v: ops.onehot(t, n, v, -1),
+        [numbers(4, 2, high=3), fixed(3, "int32"), real(2)],
+        lambda t, n, v: ref.onehot(t, v, 3, -1),
+        "last",
+        EVERY,
+        grad=(2,),
+        constants=(1,),
+    ),
+    Case(
+        "onehot",
+        lambda t, n, v: ops.onehot(t, n, v, 0),
+        [numbers(4, 2, high=3), fixed(3, "int32"), real(2)],
+        lambda t, n, v: ref.onehot(t, v, 3, 0),
+        "first",
+        constants=(1,),
+    ),
+]
+
+CASES = _VIEWS + _JOINS + _INDEXED

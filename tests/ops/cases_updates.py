@@ -1,0 +1,258 @@
+"""Rows of random numbers and of updates of variables."""
+
+import numpy as np
+
+import popxl
+from ops import references as ref
+from ops.case import Bad, Case, fixed, positive, real
+from popart import popart_exception
+from popxl import ops
+from popxl.ops import var_updates
+
+_SEED = fixed([3, 5], "uint32")
+_FLOATS = ("float32", "float64")
+
+
+def _check_normal(inputs, outputs):
+    (x,) = outputs
+    assert abs(x.mean() - 2) < 0.05 and abs(x.std() - 3) < 0.05
+    kurtosis = (((x - x.mean()) / x.std()) ** 4).mean()
+    assert abs(kurtosis - 3) < 0.2
+
+
+def _check_uniform(inputs, outputs):
+    (x,) = outputs
+    assert x.min() >= -1 and x.max() < 3 and abs(x.mean() - 1) < 0.05 and abs(x.var() - 16 / 12) < 0.05
+
+
+def _check_dropout(inputs, outputs):
+    x, (out,) = inputs[0], outputs
+    kept = out != 0
+    assert 0.65 < kept.mean() < 0.85
+    np.testing.assert_allclose(out[kept], x[kept] / 0.75, 2e-3 if x.dtype == np.float16 else 1e-6)
+
+
+def _check_seeds(inputs, outputs):
+    assert len({tuple(seed) for seed in (inputs[0], *outputs)}) == 4 and outputs[0].dtype == np.uint32
+
+
+_RANDOM = [
+    Case(
+        "random_normal",
+        lambda s: ops.random_normal(s, (200, 300), 2.0, 3.0),
+        [_SEED],
+        check=_check_normal,
+        dtypes=("float32",),
+        result_dtype="float32",
+        big=(_SEED,),
+    ),
+    Case(
+        "random_uniform",
+        lambda s: ops.random_uniform(s, (200, 300), -1.0, 3.0),
+        [_SEED],
+        check=_check_uniform,
+        dtypes=("float32",),
+        result_dtype="float32",
+        big=(_SEED,),
+    ),
+    Case(
+        "dropout",
+        lambda t, s: ops.dropout(t, s, 0.25),
+        [positive(50, 60), _SEED],
+        check=_check_dropout,
+        dtypes=("float32", "float64", "float16"),
+        big=(positive(300, 400), _SEED),
+    ),
+    Case(
+        "modify_random_seed",
+        lambda s: ops.split_random_seed(s, 3),
+        [_SEED],
+        check=_check_seeds,
+        dtypes=("uint32",),
+        bad=(Bad(lambda: ops.split_random_seed(popxl.variable([1, 2])), ValueError, "uint32"),),
+    ),
+]
+
+
+def _update(op, call, inputs, reference, label="", **more):
+    return Case(op, call, inputs, reference, label, _FLOATS, updates=True, tolerance=4, **more)
+
+
+_MISFIT = Bad(
+    lambda: var_updates.accumulate_(popxl.variable([1.0, 2.0]), popxl.variable(1.0)),
+    popart_exception,
+    "same shape",
+)
+_T, _X = real(4, 5), real(4, 5)
+
+_ACCUMULATE = [
+    _update(
+        "accumulate_",
+        var_updates.accumulate_,
+        [_T, _X],
+        lambda t, x: t + x,
+        bad=(_MISFIT,),
+        big=(real(300, 400), real(300, 400)),
+    ),
+    _update(
+        "accumulate_",
+        lambda t, x: var_updates.accumulate_(t, x, 0.5),
+        [_T, _X],
+        lambda t, x: t + 0.5 * x,
+        "scaled",
+    ),
+    _update("accumulate_", var_updates.accumulate_, [_T, _X, real()], lambda t, x, f: t + f * x, "tensor"),
+    _update(
+        "accumulate_",
+        lambda t, x: var_updates.accumulate_square_(t, x, 0.5),
+        [_T, _X],
+        lambda t, x: t + 0.5 * x * x,
+        "square",
+    ),
+    _update(
+        "accumulate_",
+        lambda t, x: var_updates.accumulate_mean_(t, x, 3.0),
+        [_T, _X],
+        lambda t, x: (3 * t + x) / 4,
+        "mean",
+    ),
+    _update(
+        "accumulate_",
+        lambda t, x: var_updates.accumulate_moving_average_(t, x, 0.9),
+        [_T, _X],
+        lambda t, x: 0.9 * t + (1 - 0.9) * x,
+        "moving average",
+    ),
+    _update(
+        "accumulate_",
+        lambda t, x: var_updates.accumulate_moving_average_square_(t, x, 0.9),
+        [_T, _X],
+        lambda t, x: 0.9 * t + (1 - 0.9) * x * x,
+        "moving average square",
+    ),
+    _update(
+        "accumulator_scale_", lambda t: var_updates.accumulator_scale_(t, 0.25), [_T], lambda t: 0.25 * t
+    ),
+    _update("accumulator_scale_", var_updates.accumulator_scale_, [_T, real()], lambda t, f: f * t, "tensor"),
+    _update(
+        "accumulator_scale_",
+        var_updates.accumulator_zero_,
+        [lambda rng: np.array([np.inf, np.nan, 1.0])],
+        lambda t: np.zeros(3),
+        "zero",
+    ),
+    _update(
+        "copy_var_update_",
+        var_updates.copy_var_update_,
+        [_T, _X],
+        lambda t, x: x,
+        bad=(
+            Bad(
+                lambda: var_updates.copy_var_update_(popxl.variable([1.0]), popxl.variable([1])),
+                popart_exception,
+                "same dtype",
+            ),
+        ),
+    ),
+]
+
+_M, _V, _W = real(4, 5), positive(4, 5), real(4, 5)
+_STEP = fixed(2.0, "float32")
+
+
+def _betas(update, *more, **options):
+    return lambda m, v, w, step: update(m, v, w, step, 0.1, *more, **options)
+
+
+_ADAM = [
+    Case("adam_updater", var_updates.adam_updater, [_M, _V], ref.adam, "plain", _FLOATS, tolerance=4),
+    Case(
+        "adam_updater",
+        _betas(var_updates.adam_updater, 0.9, 0.99),
+        [_M, _V, _W, _STEP],
+        lambda m, v, w, s: ref.adam(m, v, w, s, 0.1, 0.9, 0.99),
+        "corrected",
+        _FLOATS,
+        tolerance=50,
+        bad=(
+            Bad(
+                lambda: var_updates.adam_updater(
+                    popxl.variable(1.0), popxl.variable(1.0), time_step=popxl.variable(1.0)
+                ),
+                ValueError,
+                "Bias correction requires both beta1 and beta2 to not be None.",
+            ),
+            Bad(
+                lambda: var_updates.adam_updater(popxl.variable(1.0), popxl.variable(1.0), weight_decay=0.1),
+                ValueError,
+                "Weight decay requires weight to not be None.",
+            ),
+        ),
+    ),
+    Case(
+        "adam_updater",
+        _betas(var_updates.lamb_updater, 0.9, 0.99),
+        [_M, _V, _W, _STEP],
+        lambda m, v, w, s: ref.adam(m, v, w, s, 0.1, 0.9, 0.99),
+        "lamb",
+        _FLOATS,
+        tolerance=50,
+    ),
+    Case(
+        "adam_updater",
+        _betas(var_updates.adamax_updater, 0.9),
+        [_M, _V, _W, _STEP],
+        lambda m, v, w, s: ref.adam(m, v, w, s, 0.1, 0.9, adamax=True),
+        "adamax",
+        _FLOATS,
+        tolerance=50,
+        bad=(
+            Bad(
+                lambda: var_updates.adamax_updater(popxl.variable(1.0), popxl.variable(1.0)),
+                ValueError,
+                "AdaMax requires time_step to not be None.",
+            ),
+        ),
+    ),
+    Case(
+        "adam_updater",
+        lambda m, v, b1, b2, s, e: var_updates.adam_updater(m, v, None, s, None, b1, b2, e),
+        [_M, _V, lambda rng: np.array(0.9), lambda rng: np.array(0.99), _STEP, lambda rng: np.array(1e-3)],
+        lambda m, v, b1, b2, s, e: ref.adam(m, v, None, s, 0, b1, b2, e),
+        "tensors",
+        _FLOATS,
+        tolerance=50,
+    ),
+    _update(
+        "adam_var_update",
+        lambda t, x, r1, r2: var_updates.adam_var_update(t, x, r1, r2, 0.1),
+        [_T, _X, lambda rng: np.array(2.0), lambda rng: np.array(3.0)],
+        lambda t, x, r1, r2: ref.adam_var_update(t, x, r1, r2, 0.1),
+        "plain",
+    ),
+    _update(
+        "adam_var_update",
+        lambda t, x, r1, r2: var_updates.adam_var_update(t, x, r1, r2, 0.1, 1.25),
+        [_T, _X, lambda rng: np.array(2.0), lambda rng: np.array(3.0)],
+        lambda t, x, r1, r2: ref.adam_var_update(t, x, r1, r2, 0.1, 1.25),
+        "trust ratio",
+    ),
+    _update(
+        "adam_var_update",
+        lambda t, x, r1, r2, rate, limit: var_updates.adam_var_update(t, x, r1, r2, rate, limit),
+        [_T, _X, lambda rng: np.array(2.0), lambda rng: np.array(3.0), real(), positive()],
+        ref.adam_var_update,
+        "tensors",
+    ),
+    Case(
+        "lamb_square",
+        ops.lamb_square,
+        [real(4, 5)],
+        lambda x: np.sum(x * x),
+        dtypes=("float32", "float16"),
+        result_dtype="float32",
+        tolerance=4,
+    ),
+]
+
+CASES = _RANDOM + _ACCUMULATE + _ADAM

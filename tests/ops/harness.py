@@ -1,0 +1,146 @@
+"""Builds and runs programs of one op.
+
+As a program: `harness.py FILE` saves the results of all rows with big inputs.
+"""
+
+import sys
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+import popxl
+from ops.case import Case
+from popxl import ops, transforms
+
+
+def as_list(value: Any) -> List[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def make_inputs(case: Case, arrays: Sequence[np.ndarray], transposed: bool = False) -> List[popxl.Tensor]:
+    """Variables (or constants) for the arrays; `transposed`: as views of variables laid out the other way."""
+    out = []
+    for i, array in enumerate(arrays):
+        dtype = popxl.dtype.as_dtype(array.dtype)
+        if i in case.constants:
+            out.append(popxl.constant(array, dtype))
+        elif transposed and array.ndim > 1 and not (case.updates and i == 0):
+            out.append(ops.transpose(popxl.variable(np.ascontiguousarray(array.T), dtype)))
+        else:
+            out.append(popxl.variable(array, dtype))
+    return out
+
+
+def store(tensors: Sequence[popxl.Tensor]) -> List[popxl.DeviceToHostStream]:
+    streams = []
+    for t in tensors:
+        streams.append(popxl.d2h_stream(t.shape, t.dtype))
+        ops.host_store(streams[-1], t)
+    return streams
+
+
+def run(ir: popxl.Ir, streams: Sequence[popxl.DeviceToHostStream]) -> List[np.ndarray]:
+    """Runs once. Streams from the host get 0, 1, 2, ..."""
+    inputs = {
+        s: np.arange(np.prod(s.shape)).reshape(s.shape).astype(s.dtype.as_numpy())
+        for s in ir.get_all_h2d_streams()
+    }
+    with popxl.Session(ir, "cpu") as session:
+        results = session.run(inputs)
+    return [results[stream] for stream in streams]
+
+
+def build(
+    case: Case,
+    arrays: Sequence[np.ndarray],
+    call: Optional[Callable[..., Any]] = None,
+    transposed: bool = False,
+) -> Tuple[popxl.Ir, List[popxl.Tensor], List[popxl.DeviceToHostStream]]:
+    """A program that calls the op and stores what it gives."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        outputs = as_list((call or case.call)(*make_inputs(case, arrays, transposed)))
+        streams = store(outputs)
+    return ir, outputs, streams
+
+
+def evaluate(case: Case, arrays: Sequence[np.ndarray], transposed: bool = False) -> List[np.ndarray]:
+    ir, _, streams = build(case, arrays, transposed=transposed)
+    return run(ir, streams)
+
+
+def evaluate_inplace(case: Case, arrays: Sequence[np.ndarray]) -> Tuple[List[np.ndarray], np.ndarray]:
+    """What the in-place op gives, and what its first operand holds afterwards."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        first, *rest = make_inputs(case, arrays)
+        # Another way to the same values, so that the variable itself stays as it is.
+        operand = first + 0 if first.dtype != popxl.bool else ops.logical_not(ops.logical_not(first))
+        outputs = as_list(case.inplace(operand, *rest))
+        streams = store([*outputs, operand])
+    *results, after = run(ir, streams)
+    return results, after
+
+
+def gradients(case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray) -> List[np.ndarray]:
+    """Gradients of sum(cotangent * first output) with respect to `case.grad`, by autodiff."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        inputs = make_inputs(case, arrays)
+        passed = [t for i, t in enumerate(inputs) if i not in case.constants]
+
+        def forward(*tensors: popxl.Tensor) -> Any:
+            own = iter(tensors)
+            values = [
+                popxl.constant(array, popxl.dtype.as_dtype(array.dtype)) if i in case.constants else next(own)
+                for i, array in enumerate(arrays)
+            ]
+            return as_list(case.call(*values))[0]
+
+        graph = ir.create_graph(forward, *passed)
+        places = [i for i in range(len(inputs)) if i not in case.constants]
+        wanted = [graph.inputs[places.index(i)] for i in case.grad]
+        site = ops.call_with_info(graph, *passed)
+        info = transforms.autodiff(graph, grads_provided=graph.outputs[:1], grads_required=wanted)
+        seed = popxl.constant(cotangent, graph.outputs[0].dtype)
+        grads = ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
+        streams = store(grads)
+    return run(ir, streams)
+
+
+def central_differences(case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray) -> List[np.ndarray]:
+    """The same gradients from the reference."""
+    step = 1e-5
+    out = []
+    for index in case.grad:
+        gradient = np.zeros(arrays[index].shape)
+        for at in np.ndindex(*gradient.shape):
+            sums = []
+            for change in (step, -step):
+                moved = [a.copy() for a in arrays]
+                moved[index][at] += change
+                sums.append(float(np.sum(cotangent * as_list(case.reference(*moved))[0])))
+            gradient[at] = (sums[0] - sums[1]) / (2 * step)
+        out.append(gradient)
+    return out
+
+
+def main() -> None:
+    from ops.cases import CASES
+
+    saved = {}
+    for case in CASES:
+        if case.big is None:
+            continue
+        rng = np.random.default_rng(7)
+        arrays = [builder(rng) for builder in case.big]
+        arrays = [a.astype("float32") if a.dtype == np.float64 else a for a in arrays]
+        for i, result in enumerate(evaluate(case, arrays)):
+            saved[f"{case.name}/{i}"] = result
+    np.savez(sys.argv[1], **saved)
+
+
+if __name__ == "__main__":
+    main()
