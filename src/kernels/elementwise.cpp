@@ -10,8 +10,8 @@
 namespace popxl::kernels {
 namespace {
 
-/// Positions of one chunk of parallel work: enough to hide what a chunk costs, at most 64 chunks or so. Depends on the
-/// number of positions alone.
+/// Positions of one chunk of parallel work: enough to hide what a chunk costs, at most 64 chunks or so.
+/// Depends on the number of positions alone.
 int64_t chunkPositions(int64_t positions, int64_t tile) {
   if (positions <= kSerialElements) return positions;
   const int64_t wanted = std::max(kSerialElements / 2, positions / 64);
@@ -59,11 +59,12 @@ class ElementwiseKernel final : public Kernel {
 
 KernelPtr makeElementwise(ElementwiseSpec spec) {
   std::vector<TileOperand> inputs, outputs;
-  for (const Layout& l : spec.inputs) {
-    inputs.push_back({l.dtype, broadcastStrides(l.shape, l.strides, spec.space)});
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    inputs.push_back({spec.inputs[i].dtype, inputStrides(spec.expr, i, spec.inputs[i], spec.space)});
   }
   for (const Layout& l : spec.outputs) {
-    POPXL_ASSERT(l.shape == spec.space, "output of shape {} in space {}", toString(l.shape), toString(spec.space));
+    POPXL_ASSERT(l.shape == spec.space, "output of shape {} in space {}", toString(l.shape),
+                 toString(spec.space));
     outputs.push_back({l.dtype, l.strides});
   }
   TileProgram program = compileTiles(spec.expr, spec.space, inputs, outputs);

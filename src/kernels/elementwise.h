@@ -9,10 +9,11 @@
 
 namespace popxl::kernels {
 
-/// An elementwise group: `expr` at every position of `space`. inputs[i] is read with broadcasting to `space` (its Layout
-/// has its own shape; scalar elements addressed by Node::element index its buffer in elements); outputs[j] has shape
-/// `space` and receives expr.outputs()[j] rounded to its dtype. An output may be the same memory as an input of equal
-/// layout (in place).
+/// An elementwise group: `expr` at every position of `space`. inputs[i] is read with broadcasting to `space`
+/// (its Layout has its own shape; scalar elements addressed by Node::element index its buffer in elements,
+/// which may have any shape if it is read by element only); outputs[j] has shape `space` and receives
+/// expr.outputs()[j] rounded to its dtype. An output may be the same memory as an input of equal layout (in
+/// place).
 struct ElementwiseSpec {
   Expr expr;
   Shape space;
@@ -20,19 +21,23 @@ struct ElementwiseSpec {
   std::vector<Layout> outputs;
 };
 
-/// Operands: inputs then outputs. Runs over tiles that stay in L1 with run-time chosen SIMD; parallel when large.
+/// Operands: inputs then outputs. Runs over tiles that stay in L1 with run-time chosen SIMD; parallel when
+/// large.
 KernelPtr makeElementwise(ElementwiseSpec spec);
 
-/// The reference: every primitive in float64 with libm (integers exactly), one position at a time. Floats are rounded by
-/// kRoundTo, by conversions to kF32 and when stored only; `unrounded`: when stored only. An output of a float value may
-/// have any float dtype, float64 to see the value itself. Operand pointers as for the kernel.
-void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* const> operands, bool unrounded = false);
+/// The reference: every primitive in float64 with libm (integers exactly), one position at a time. Floats are
+/// rounded by kRoundTo, by conversions to kF32 and when stored only; `unrounded`: when stored only. An output
+/// of a float value may have any float dtype, float64 to see the value itself. Operand pointers as for the
+/// kernel.
+void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* const> operands,
+                             bool unrounded = false);
 
 enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare, kL1, kL2, kLogSum, kLogSumExp };
 
-/// Reduces `expr` (one output) over `axes` of `space` (empty axes: an elementwise copy). `out` has the shape of `space`
-/// with the axes kept as 1 (any layout equal to that after dropping them). Accumulates in float32 (float64 for float64
-/// inputs, 64-bit integers wrap to the output type) by one fixed tree that depends on shapes alone.
+/// Reduces `expr` (one output) over `axes` of `space` (empty axes: an elementwise copy). `out` has the shape
+/// of `space` with the axes kept as 1 (any layout equal to that after dropping them). Accumulates in float32
+/// (float64 for float64 inputs, 64-bit integers wrap to the output type) by one fixed tree that depends on
+/// shapes alone.
 struct ReduceSpec {
   Reduction kind;
   Expr expr;

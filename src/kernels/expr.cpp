@@ -9,9 +9,7 @@
 namespace popxl::kernels {
 namespace {
 
-bool isComparison(Prim p) {
-  return p == Prim::kLt || p == Prim::kLe || p == Prim::kEq || p == Prim::kNe;
-}
+bool isComparison(Prim p) { return p == Prim::kLt || p == Prim::kLe || p == Prim::kEq || p == Prim::kNe; }
 bool isFloatOnly(Prim p) {
   return p == Prim::kSqrt || p == Prim::kExp || p == Prim::kLog || p == Prim::kTanh || p == Prim::kErf ||
          p == Prim::kSin || p == Prim::kCos;
@@ -22,7 +20,8 @@ bool isShift(Prim p) { return p == Prim::kShl || p == Prim::kShr; }
 uint64_t hashOf(const Node& n) {
   uint64_t h = 0;
   const auto mix = [&h](uint64_t v) { h = (h ^ v) * 0x9E3779B97F4A7C15u + (h >> 29); };
-  mix(static_cast<uint64_t>(n.prim) | static_cast<uint64_t>(n.type) << 8 | static_cast<uint64_t>(n.dtype) << 16);
+  mix(static_cast<uint64_t>(n.prim) | static_cast<uint64_t>(n.type) << 8 |
+      static_cast<uint64_t>(n.dtype) << 16);
   mix(static_cast<uint64_t>(n.a) << 32 ^ static_cast<uint32_t>(n.b));
   mix(static_cast<uint64_t>(n.c) << 32 ^ static_cast<uint32_t>(n.index));
   mix(static_cast<uint64_t>(n.element));
@@ -32,8 +31,8 @@ uint64_t hashOf(const Node& n) {
 }
 
 bool same(const Node& x, const Node& y) {
-  return x.prim == y.prim && x.type == y.type && x.dtype == y.dtype && x.a == y.a && x.b == y.b && x.c == y.c &&
-         x.index == y.index && x.element == y.element && x.integer == y.integer &&
+  return x.prim == y.prim && x.type == y.type && x.dtype == y.dtype && x.a == y.a && x.b == y.b &&
+         x.c == y.c && x.index == y.index && x.element == y.element && x.integer == y.integer &&
          std::bit_cast<uint64_t>(x.number) == std::bit_cast<uint64_t>(y.number);
 }
 
@@ -46,19 +45,27 @@ void checkTypes(const Expr& expr, const Node& n) {
                  "operand {} of primitive {} is {}", i, static_cast<int>(n.prim), ids[i]);
   }
   const auto check = [&n](bool ok) {
-    POPXL_ASSERT(ok, "types of primitive {} with type {}", static_cast<int>(n.prim), static_cast<int>(n.type));
+    POPXL_ASSERT(ok, "types of primitive {} with type {}", static_cast<int>(n.prim),
+                 static_cast<int>(n.type));
   };
   if (operands == 0) return;
   const VType a = typeOf(n.a);
   switch (n.prim) {
-    case Prim::kPhilox: return check(a == VType::kU32 && typeOf(n.b) == VType::kU32 && n.type == VType::kU32);
-    case Prim::kSelect: return check(a == VType::kU32 && typeOf(n.b) == n.type && typeOf(n.c) == n.type);
-    case Prim::kConvert: return;
-    case Prim::kBitcast: return check(sizeOf(a) == sizeOf(n.type));
-    case Prim::kRoundTo: return check(a == n.type && computeType(n.dtype) == n.type);
+    case Prim::kPhilox:
+      return check(a == VType::kU32 && typeOf(n.b) == VType::kU32 && n.type == VType::kU32);
+    case Prim::kSelect:
+      return check(a == VType::kU32 && typeOf(n.b) == n.type && typeOf(n.c) == n.type);
+    case Prim::kConvert:
+      return;
+    case Prim::kBitcast:
+      return check(sizeOf(a) == sizeOf(n.type));
+    case Prim::kRoundTo:
+      return check(a == n.type && computeType(n.dtype) == n.type);
     case Prim::kIsNan:
-    case Prim::kIsInf: return check(n.type == VType::kU32);
-    default: break;
+    case Prim::kIsInf:
+      return check(n.type == VType::kU32);
+    default:
+      break;
   }
   if (isComparison(n.prim)) return check(n.type == VType::kU32 && typeOf(n.b) == a);
   check(n.type == a && (operands == 1 || typeOf(n.b) == a));
@@ -81,19 +88,26 @@ VType computeType(DType t) {
     case DType::kFloat8_143:
     case DType::kFloat8_152:
     case DType::kFloat16:
-    case DType::kFloat32: return VType::kF32;
-    case DType::kFloat64: return VType::kF64;
+    case DType::kFloat32:
+      return VType::kF32;
+    case DType::kFloat64:
+      return VType::kF64;
     case DType::kInt8:
     case DType::kInt16:
-    case DType::kInt32: return VType::kI32;
-    case DType::kInt64: return VType::kI64;
+    case DType::kInt32:
+      return VType::kI32;
+    case DType::kInt64:
+      return VType::kI64;
     case DType::kUInt8:
     case DType::kUInt16:
     case DType::kUInt32:
-    case DType::kBool: return VType::kU32;
-    case DType::kUInt64: return VType::kU64;
+    case DType::kBool:
+      return VType::kU32;
+    case DType::kUInt64:
+      return VType::kU64;
     case DType::kComplex64:
-    case DType::kComplex128: break;
+    case DType::kComplex128:
+      break;
   }
   POPXL_ASSERT(false, "no compute type for {}", nameOf(t));
   return VType::kF32;
@@ -106,8 +120,10 @@ int64_t sizeOf(VType t) { return t == VType::kF64 || t == VType::kI64 || t == VT
 int arity(Prim p) {
   switch (p) {
     case Prim::kInput:
-    case Prim::kConst: return 0;
-    case Prim::kSelect: return 3;
+    case Prim::kConst:
+      return 0;
+    case Prim::kSelect:
+      return 3;
     case Prim::kPhilox:
     case Prim::kAdd:
     case Prim::kSub:
@@ -125,8 +141,10 @@ int arity(Prim p) {
     case Prim::kOr:
     case Prim::kXor:
     case Prim::kShl:
-    case Prim::kShr: return 2;
-    default: return 1;
+    case Prim::kShr:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -164,8 +182,8 @@ Val constant(Expr& e, VType type, double number) {
     node.number = number;
   } else {
     POPXL_ASSERT(std::trunc(number) == number && std::fabs(number) < 0x1p64, "integer constant {}", number);
-    node.integer = number >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(number))
-                                    : static_cast<int64_t>(number);
+    node.integer =
+        number >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(number)) : static_cast<int64_t>(number);
   }
   return {&e, e.add(node)};
 }
@@ -183,8 +201,8 @@ Val binary(Prim p, Val a, Val b) {
 
 Val select(Val condition, Val then, Val otherwise) {
   POPXL_ASSERT(condition.expr == then.expr && then.expr == otherwise.expr, "values of two expressions");
-  return make(then,
-              {.prim = Prim::kSelect, .type = then.type(), .a = condition.id, .b = then.id, .c = otherwise.id});
+  return make(
+      then, {.prim = Prim::kSelect, .type = then.type(), .a = condition.id, .b = then.id, .c = otherwise.id});
 }
 
 Val roundTo(Val a, DType storage) {

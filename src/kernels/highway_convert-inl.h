@@ -52,7 +52,8 @@ struct Float8 {
   static const std::array<float, 256>& table() {
     static const std::array<float, 256> values = [] {
       std::array<float, 256> v{};
-      for (int i = 0; i < 256; ++i) v[static_cast<size_t>(i)] = float8ToFloat(static_cast<uint8_t>(i), kFormat);
+      for (int i = 0; i < 256; ++i)
+        v[static_cast<size_t>(i)] = float8ToFloat(static_cast<uint8_t>(i), kFormat);
       return v;
     }();
     return values;
@@ -70,9 +71,12 @@ struct Float8 {
     const uint32_t binade = exponent > kLowest ? exponent : kLowest;
     const float magic = std::bit_cast<float>((binade + 23 - kMantissa) << 23);
     const float rounded = (inRange + magic) - magic;
-    const uint32_t denormal = std::bit_cast<uint32_t>(rounded * std::bit_cast<float>((127 - 1 + kBias + kMantissa) << 23) +
-                                                      0x1p23f) & 0x7fu;
-    const uint32_t normal = (std::bit_cast<uint32_t>(rounded) >> (23 - kMantissa)) - ((127 - kBias) << kMantissa);
+    const uint32_t denormal =
+        std::bit_cast<uint32_t>(rounded * std::bit_cast<float>((127 - 1 + kBias + kMantissa) << 23) +
+                                0x1p23f) &
+        0x7fu;
+    const uint32_t normal =
+        (std::bit_cast<uint32_t>(rounded) >> (23 - kMantissa)) - ((127 - kBias) << kMantissa);
     uint32_t result = rounded < std::bit_cast<float>(kLowest << 23) ? denormal : normal;
     result = result == 0 ? 0u : result | sign;
     return static_cast<uint8_t>(magnitude >= 0x7f800000u ? 0x80u : result);
@@ -89,23 +93,35 @@ struct PlainStorage {
   static HWY_INLINE C read(M v) { return static_cast<C>(v); }
   static HWY_INLINE M write(C v) { return static_cast<M>(v); }
 };
-template <> struct Storage<DType::kFloat32> : PlainStorage<float, float> {};
-template <> struct Storage<DType::kFloat64> : PlainStorage<double, double> {};
-template <> struct Storage<DType::kInt8> : PlainStorage<int8_t, int32_t> {};
-template <> struct Storage<DType::kInt16> : PlainStorage<int16_t, int32_t> {};
-template <> struct Storage<DType::kInt32> : PlainStorage<int32_t, int32_t> {};
-template <> struct Storage<DType::kInt64> : PlainStorage<int64_t, int64_t> {};
-template <> struct Storage<DType::kUInt8> : PlainStorage<uint8_t, uint32_t> {};
-template <> struct Storage<DType::kUInt16> : PlainStorage<uint16_t, uint32_t> {};
-template <> struct Storage<DType::kUInt32> : PlainStorage<uint32_t, uint32_t> {};
-template <> struct Storage<DType::kUInt64> : PlainStorage<uint64_t, uint64_t> {};
-template <> struct Storage<DType::kBool> {
+template <>
+struct Storage<DType::kFloat32> : PlainStorage<float, float> {};
+template <>
+struct Storage<DType::kFloat64> : PlainStorage<double, double> {};
+template <>
+struct Storage<DType::kInt8> : PlainStorage<int8_t, int32_t> {};
+template <>
+struct Storage<DType::kInt16> : PlainStorage<int16_t, int32_t> {};
+template <>
+struct Storage<DType::kInt32> : PlainStorage<int32_t, int32_t> {};
+template <>
+struct Storage<DType::kInt64> : PlainStorage<int64_t, int64_t> {};
+template <>
+struct Storage<DType::kUInt8> : PlainStorage<uint8_t, uint32_t> {};
+template <>
+struct Storage<DType::kUInt16> : PlainStorage<uint16_t, uint32_t> {};
+template <>
+struct Storage<DType::kUInt32> : PlainStorage<uint32_t, uint32_t> {};
+template <>
+struct Storage<DType::kUInt64> : PlainStorage<uint64_t, uint64_t> {};
+template <>
+struct Storage<DType::kBool> {
   using M = uint8_t;
   using C = uint32_t;
   static HWY_INLINE C read(M v) { return v != 0 ? 1 : 0; }
   static HWY_INLINE M write(C v) { return v != 0 ? 1 : 0; }
 };
-template <> struct Storage<DType::kFloat16> {
+template <>
+struct Storage<DType::kFloat16> {
   using M = uint16_t;
   using C = float;
   static HWY_INLINE C read(M v) { return fromHalf(v); }
@@ -118,8 +134,10 @@ struct Storage8 {
   static HWY_INLINE C read(M v) { return Float8<kFormat>::table()[v]; }
   static HWY_INLINE M write(C v) { return Float8<kFormat>::encode(v); }
 };
-template <> struct Storage<DType::kFloat8_143> : Storage8<DType::kFloat8_143> {};
-template <> struct Storage<DType::kFloat8_152> : Storage8<DType::kFloat8_152> {};
+template <>
+struct Storage<DType::kFloat8_143> : Storage8<DType::kFloat8_143> {};
+template <>
+struct Storage<DType::kFloat8_152> : Storage8<DType::kFloat8_152> {};
 
 #undef POPXL_HALF_INSTRUCTIONS
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
@@ -129,9 +147,9 @@ template <> struct Storage<DType::kFloat8_152> : Storage8<DType::kFloat8_152> {}
 #endif
 
 #undef POPXL_TYPES
-#define POPXL_TYPES(use)                                                                                      \
-  use(kFloat8_143) use(kFloat8_152) use(kFloat16) use(kFloat32) use(kFloat64) use(kInt8) use(kInt16) use(kInt32) \
-      use(kInt64) use(kUInt8) use(kUInt16) use(kUInt32) use(kUInt64) use(kBool)
+#define POPXL_TYPES(use)                                                                             \
+  use(kFloat8_143) use(kFloat8_152) use(kFloat16) use(kFloat32) use(kFloat64) use(kInt8) use(kInt16) \
+      use(kInt32) use(kInt64) use(kUInt8) use(kUInt16) use(kUInt32) use(kUInt64) use(kBool)
 
 }  // namespace popxl::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

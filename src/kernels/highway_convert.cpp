@@ -1,4 +1,5 @@
-// Conversions between compute types, rounding to storage types, random bits; and the choice among all primitives.
+// Conversions between compute types, rounding to storage types, random bits; and the choice among all
+// primitives.
 #include "kernels/tile_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -25,24 +26,36 @@ struct Convert {
 template <class From>
 TileStep::Fn findConvertFrom(VType to) {
   switch (to) {
-    case VType::kF32: return plainUnary<From, float, Convert<float>>;
-    case VType::kF64: return plainUnary<From, double, Convert<double>>;
-    case VType::kI32: return plainUnary<From, int32_t, Convert<int32_t>>;
-    case VType::kU32: return plainUnary<From, uint32_t, Convert<uint32_t>>;
-    case VType::kI64: return plainUnary<From, int64_t, Convert<int64_t>>;
-    case VType::kU64: break;
+    case VType::kF32:
+      return plainUnary<From, float, Convert<float>>;
+    case VType::kF64:
+      return plainUnary<From, double, Convert<double>>;
+    case VType::kI32:
+      return plainUnary<From, int32_t, Convert<int32_t>>;
+    case VType::kU32:
+      return plainUnary<From, uint32_t, Convert<uint32_t>>;
+    case VType::kI64:
+      return plainUnary<From, int64_t, Convert<int64_t>>;
+    case VType::kU64:
+      break;
   }
   return plainUnary<From, uint64_t, Convert<uint64_t>>;
 }
 
 TileStep::Fn findConvert(VType from, VType to) {
   switch (from) {
-    case VType::kF32: return findConvertFrom<float>(to);
-    case VType::kF64: return findConvertFrom<double>(to);
-    case VType::kI32: return findConvertFrom<int32_t>(to);
-    case VType::kU32: return findConvertFrom<uint32_t>(to);
-    case VType::kI64: return findConvertFrom<int64_t>(to);
-    case VType::kU64: break;
+    case VType::kF32:
+      return findConvertFrom<float>(to);
+    case VType::kF64:
+      return findConvertFrom<double>(to);
+    case VType::kI32:
+      return findConvertFrom<int32_t>(to);
+    case VType::kU32:
+      return findConvertFrom<uint32_t>(to);
+    case VType::kI64:
+      return findConvertFrom<int64_t>(to);
+    case VType::kU64:
+      break;
   }
   return findConvertFrom<uint64_t>(to);
 }
@@ -68,14 +81,15 @@ TileStep::Fn findRound(DType storage) {
   if (storage == DType::kFloat16) return vectorUnary<float, float, RoundToHalf>;
 #endif
   switch (storage) {
-#define POPXL_CASE(type)                                                                            \
-  case DType::type: {                                                                               \
-    using C = Storage<DType::type>::C;                                                              \
-    return plainUnary<C, C, RoundTo<DType::type>>;                                                  \
+#define POPXL_CASE(type)                           \
+  case DType::type: {                              \
+    using C = Storage<DType::type>::C;             \
+    return plainUnary<C, C, RoundTo<DType::type>>; \
   }
     POPXL_TYPES(POPXL_CASE)
 #undef POPXL_CASE
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -109,10 +123,18 @@ TileStep::Fn philoxFn() { return philoxTile; }
 TileStep::Fn tileFn(const Node& node, VType operand) {
   TileStep::Fn fn = nullptr;
   switch (node.prim) {
-    case Prim::kSelect: fn = selectFn(operand); break;
-    case Prim::kConvert: fn = convertFn(operand, node.type); break;
-    case Prim::kRoundTo: fn = roundFn(node.dtype); break;
-    case Prim::kPhilox: fn = philoxFn(); break;
+    case Prim::kSelect:
+      fn = selectFn(operand);
+      break;
+    case Prim::kConvert:
+      fn = convertFn(operand, node.type);
+      break;
+    case Prim::kRoundTo:
+      fn = roundFn(node.dtype);
+      break;
+    case Prim::kPhilox:
+      fn = philoxFn();
+      break;
     default:
       if (!isFloatType(operand)) {
         fn = integerFn(node.prim, operand);

@@ -1,4 +1,5 @@
-// Primitives on integers, and select for every type: loops over blocks that the compiler vectorises per target.
+// Primitives on integers, and select for every type: loops over blocks that the compiler vectorises per
+// target.
 #include "kernels/tile_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,19 +12,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::HWY_NAMESPACE {
 
-#define POPXL_BINARY(name, result, expression)  \
-  struct name {                                 \
-    template <class T>                          \
-    static HWY_INLINE result run(T a, T b) {    \
-      return static_cast<result>(expression);   \
-    }                                           \
+#define POPXL_BINARY(name, result, expression) \
+  struct name {                                \
+    template <class T>                         \
+    static HWY_INLINE result run(T a, T b) {   \
+      return static_cast<result>(expression);  \
+    }                                          \
   }
-#define POPXL_UNARY(name, expression)           \
-  struct name {                                 \
-    template <class T>                          \
-    static HWY_INLINE T run(T a) {              \
-      return static_cast<T>(expression);        \
-    }                                           \
+#define POPXL_UNARY(name, expression)    \
+  struct name {                          \
+    template <class T>                   \
+    static HWY_INLINE T run(T a) {       \
+      return static_cast<T>(expression); \
+    }                                    \
   }
 
 POPXL_BINARY(Add, T, scalar::wrapAdd(a, b));
@@ -34,7 +35,7 @@ POPXL_BINARY(Mod, T, scalar::modulo(a, b));
 POPXL_BINARY(Pow, T, scalar::power(a, b));
 POPXL_BINARY(Min, T, a < b ? a : b);
 POPXL_BINARY(Max, T, a < b ? b : a);
-POPXL_BINARY(And, T, a & b);
+POPXL_BINARY(And, T, a& b);
 POPXL_BINARY(Or, T, a | b);
 POPXL_BINARY(Xor, T, a ^ b);
 POPXL_BINARY(Shl, T, scalar::shiftLeft(a, b));
@@ -57,42 +58,69 @@ struct No {
 template <class T>
 TileStep::Fn findInteger(Prim prim) {
   switch (prim) {
-    case Prim::kAdd: return plainBinary<T, T, Add>;
-    case Prim::kSub: return plainBinary<T, T, Sub>;
-    case Prim::kMul: return plainBinary<T, T, Mul>;
-    case Prim::kDiv: return plainBinary<T, T, Div>;
-    case Prim::kMod: return plainBinary<T, T, Mod>;
-    case Prim::kPow: return plainBinary<T, T, Pow>;
-    case Prim::kMin: return plainBinary<T, T, Min>;
-    case Prim::kMax: return plainBinary<T, T, Max>;
-    case Prim::kAnd: return plainBinary<T, T, And>;
-    case Prim::kOr: return plainBinary<T, T, Or>;
-    case Prim::kXor: return plainBinary<T, T, Xor>;
-    case Prim::kLt: return plainBinary<T, uint32_t, Lt>;
-    case Prim::kLe: return plainBinary<T, uint32_t, Le>;
-    case Prim::kEq: return plainBinary<T, uint32_t, Eq>;
-    case Prim::kNe: return plainBinary<T, uint32_t, Ne>;
-    case Prim::kNeg: return plainUnary<T, T, Neg>;
-    case Prim::kSign: return plainUnary<T, T, Sign>;
-    case Prim::kNot: return plainUnary<T, T, Not>;
+    case Prim::kAdd:
+      return plainBinary<T, T, Add>;
+    case Prim::kSub:
+      return plainBinary<T, T, Sub>;
+    case Prim::kMul:
+      return plainBinary<T, T, Mul>;
+    case Prim::kDiv:
+      return plainBinary<T, T, Div>;
+    case Prim::kMod:
+      return plainBinary<T, T, Mod>;
+    case Prim::kPow:
+      return plainBinary<T, T, Pow>;
+    case Prim::kMin:
+      return plainBinary<T, T, Min>;
+    case Prim::kMax:
+      return plainBinary<T, T, Max>;
+    case Prim::kAnd:
+      return plainBinary<T, T, And>;
+    case Prim::kOr:
+      return plainBinary<T, T, Or>;
+    case Prim::kXor:
+      return plainBinary<T, T, Xor>;
+    case Prim::kLt:
+      return plainBinary<T, uint32_t, Lt>;
+    case Prim::kLe:
+      return plainBinary<T, uint32_t, Le>;
+    case Prim::kEq:
+      return plainBinary<T, uint32_t, Eq>;
+    case Prim::kNe:
+      return plainBinary<T, uint32_t, Ne>;
+    case Prim::kNeg:
+      return plainUnary<T, T, Neg>;
+    case Prim::kSign:
+      return plainUnary<T, T, Sign>;
+    case Prim::kNot:
+      return plainUnary<T, T, Not>;
     case Prim::kIsNan:
-    case Prim::kIsInf: return plainUnary<T, uint32_t, No>;
-    default: break;
+    case Prim::kIsInf:
+      return plainUnary<T, uint32_t, No>;
+    default:
+      break;
   }
   if constexpr (std::is_signed_v<T>) {
     return prim == Prim::kAbs ? plainUnary<T, T, Abs> : nullptr;
   } else {
-    return prim == Prim::kShl ? plainBinary<T, T, Shl> : prim == Prim::kShr ? plainBinary<T, T, Shr> : nullptr;
+    return prim == Prim::kShl   ? plainBinary<T, T, Shl>
+           : prim == Prim::kShr ? plainBinary<T, T, Shr>
+                                : nullptr;
   }
 }
 
 TileStep::Fn findAnyInteger(Prim prim, VType type) {
   switch (type) {
-    case VType::kI32: return findInteger<int32_t>(prim);
-    case VType::kU32: return findInteger<uint32_t>(prim);
-    case VType::kI64: return findInteger<int64_t>(prim);
-    case VType::kU64: return findInteger<uint64_t>(prim);
-    default: return nullptr;
+    case VType::kI32:
+      return findInteger<int32_t>(prim);
+    case VType::kU32:
+      return findInteger<uint32_t>(prim);
+    case VType::kI64:
+      return findInteger<int64_t>(prim);
+    case VType::kU64:
+      return findInteger<uint64_t>(prim);
+    default:
+      return nullptr;
   }
 }
 

@@ -1,5 +1,5 @@
-// exp, log, tanh and erf of float32 vectors, for one SIMD target. Coefficients: minimax fits of our own. Other kernels
-// may include this header too. Bounds hold for every float32, with or without FMA:
+// exp, log, tanh and erf of float32 vectors, for one SIMD target. Coefficients: minimax fits of our own.
+// Other kernels may include this header too. Bounds hold for every float32, with or without FMA:
 //   expF32 1.5 ulp, logF32 1.5 ulp, tanhF32 3 ulp, erfF32 2 ulp.
 #if defined(POPXL_HIGHWAY_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef POPXL_HIGHWAY_MATH_INL_H_
@@ -61,7 +61,7 @@ HWY_INLINE V expF32(D d, V x) {
 
 template <class D, class V>
 HWY_INLINE V logF32(D d, V x) {
-  static constexpr float kC[] = {0.33333331f,  -0.2500082f, 0.20001227f, -0.16623357f,
+  static constexpr float kC[] = {0.33333331f, -0.2500082f,  0.20001227f, -0.16623357f,
                                  0.14201759f, -0.13160183f, 0.12761575f, -0.07634493f};
   const hn::RebindToSigned<D> di;
   const auto tiny = hn::Lt(x, hn::Set(d, 0x1p-126f));
@@ -104,7 +104,7 @@ HWY_INLINE V tanhF32(D d, V x) {
 /// Below 0.9 an odd polynomial; above, 1 - exp(-g) with g = -log(erfc) as a polynomial.
 template <class D, class V>
 HWY_INLINE V erfF32(D d, V x) {
-  static constexpr float kSmall[] = {0.12837917f,  -0.37612635f,   0.11283715f,    -0.026860509f,
+  static constexpr float kSmall[] = {0.12837917f,  -0.37612635f,    0.11283715f,   -0.026860509f,
                                      0.005203859f, -0.00081756397f, 8.5131047e-05f};
   static constexpr float kLarge[] = {0.00016644716f, 1.1277972f,    0.63697606f,    0.10411368f,
                                      -0.022315215f,  0.0030654909f, -0.00019821973f};

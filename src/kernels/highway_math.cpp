@@ -1,4 +1,5 @@
-// Transcendental primitives. float32: vector code of our own (sin, cos and pow through float64: 1 ulp); float64: libm.
+// Transcendental primitives. float32: vector code of our own (sin, cos and pow through float64: 1 ulp);
+// float64: libm.
 #include "kernels/tile_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -54,7 +55,8 @@ HWY_INLINE V64 polynomial64(V64 x, const double (&c)[kCount]) {
 /// Arguments up to this go through our reduction; larger ones, infinities and NaN through libm.
 constexpr float kTrigonometricLimit = 0x1p20f;
 
-/// sin(x) for quadrantOffset 0, cos(x) for 1. The polynomials are Taylor's, enough for 2^-33 on [-pi/4, pi/4].
+/// sin(x) for quadrantOffset 0, cos(x) for 1. The polynomials are Taylor's, enough for 2^-33 on [-pi/4,
+/// pi/4].
 template <int kQuadrantOffset>
 HWY_INLINE V64 sine64(V64 x) {
   static constexpr double kSin[] = {1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800};
@@ -110,8 +112,8 @@ HWY_INLINE V64 log2Positive(V64 x) {
   const hn::RebindToSigned<D64> di;
   const hn::RebindToUnsigned<D64> du;
   const auto bits = hn::BitCast(di, x);
-  // Doubles that come from floats are far from both ends of the exponent range: this stays positive, so that the
-  // logical shift of unsigned numbers does.
+  // Doubles that come from floats are far from both ends of the exponent range: this stays positive, so that
+  // the logical shift of unsigned numbers does.
   const auto shifted = hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcd - 0x3ff0000000000000));
   const auto exponent = hn::ShiftRight<52>(hn::BitCast(du, shifted));
   const auto rest = hn::Sub(bits, hn::BitCast(di, hn::ShiftLeft<52>(hn::Sub(exponent, hn::Set(du, 1023)))));
@@ -130,13 +132,13 @@ HWY_INLINE V64 exp2Bounded(V64 x) {
   static constexpr double kC[] = {1.0,
                                   kL,
                                   kL * kL / 2,
-                                  kL* kL* kL / 6,
-                                  kL* kL* kL* kL / 24,
-                                  kL* kL* kL* kL* kL / 120,
-                                  kL* kL* kL* kL* kL* kL / 720,
-                                  kL* kL* kL* kL* kL* kL* kL / 5040,
-                                  kL* kL* kL* kL* kL* kL* kL* kL / 40320,
-                                  kL* kL* kL* kL* kL* kL* kL* kL* kL / 362880};
+                                  kL * kL * kL / 6,
+                                  kL * kL * kL * kL / 24,
+                                  kL * kL * kL * kL * kL / 120,
+                                  kL * kL * kL * kL * kL * kL / 720,
+                                  kL * kL * kL * kL * kL * kL * kL / 5040,
+                                  kL * kL * kL * kL * kL * kL * kL * kL / 40320,
+                                  kL * kL * kL * kL * kL * kL * kL * kL * kL / 362880};
   const D64 d;
   const hn::RebindToUnsigned<D64> du;
   const V64 whole = hn::Round(x);
@@ -151,7 +153,8 @@ HWY_INLINE V64 powVector(V64 x, V64 y) {
   const V64 size = hn::Abs(x);
   const auto integer = hn::Eq(hn::Round(y), y);
   const V64 halfY = hn::Mul(y, hn::Set(d, 0.5));
-  const auto odd = hn::And(integer, hn::And(hn::Not(hn::Eq(hn::Round(halfY), halfY)), hn::Lt(hn::Abs(y), infinity)));
+  const auto odd =
+      hn::And(integer, hn::And(hn::Not(hn::Eq(hn::Round(halfY), halfY)), hn::Lt(hn::Abs(y), infinity)));
   const auto ordinary = hn::And(hn::Lt(zero, size), hn::Lt(size, infinity));
   const V64 product = hn::Mul(y, log2Positive(hn::IfThenElse(ordinary, size, one)));
   // Rounding to float makes 0 or infinity of anything outside these bounds.
@@ -179,39 +182,60 @@ void powTile(const TileStep& s, const TileContext& tile) {
   float* out = slot<float>(tile, s.dst);
   const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB;
   for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB) {
+    double wide[kBlock];
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
       const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
       const V64 y = hn::PromoteTo(d, hn::LoadU(d32, b + j));
-      hn::StoreU(hn::DemoteTo(d32, powVector(x, y)), d32, out + i + j);
+      hn::StoreU(powVector(x, y), d, wide + j);
     }
+    // Not DemoteTo, which saturates on some targets.
+    for (int64_t j = 0; j < kBlock; ++j) out[i + j] = static_cast<float>(wide[j]);
   }
 }
 
 TileStep::Fn findMath32(Prim prim) {
   switch (prim) {
-    case Prim::kExp: return vectorUnary<float, float, Exp>;
-    case Prim::kLog: return vectorUnary<float, float, Log>;
-    case Prim::kTanh: return vectorUnary<float, float, Tanh>;
-    case Prim::kErf: return vectorUnary<float, float, Erf>;
-    case Prim::kSin: return sineTile<0>;
-    case Prim::kCos: return sineTile<1>;
-    case Prim::kPow: return powTile;
-    case Prim::kMod: return plainBinary<float, float, Mod32>;
-    default: return nullptr;
+    case Prim::kExp:
+      return vectorUnary<float, float, Exp>;
+    case Prim::kLog:
+      return vectorUnary<float, float, Log>;
+    case Prim::kTanh:
+      return vectorUnary<float, float, Tanh>;
+    case Prim::kErf:
+      return vectorUnary<float, float, Erf>;
+    case Prim::kSin:
+      return sineTile<0>;
+    case Prim::kCos:
+      return sineTile<1>;
+    case Prim::kPow:
+      return powTile;
+    case Prim::kMod:
+      return plainBinary<float, float, Mod32>;
+    default:
+      return nullptr;
   }
 }
 
 TileStep::Fn findMath64(Prim prim) {
   switch (prim) {
-    case Prim::kExp: return plainUnary<double, double, Exp64>;
-    case Prim::kLog: return plainUnary<double, double, Log64>;
-    case Prim::kTanh: return plainUnary<double, double, Tanh64>;
-    case Prim::kErf: return plainUnary<double, double, Erf64>;
-    case Prim::kSin: return plainUnary<double, double, Sin64>;
-    case Prim::kCos: return plainUnary<double, double, Cos64>;
-    case Prim::kPow: return plainBinary<double, double, Pow64>;
-    case Prim::kMod: return plainBinary<double, double, Mod64>;
-    default: return nullptr;
+    case Prim::kExp:
+      return plainUnary<double, double, Exp64>;
+    case Prim::kLog:
+      return plainUnary<double, double, Log64>;
+    case Prim::kTanh:
+      return plainUnary<double, double, Tanh64>;
+    case Prim::kErf:
+      return plainUnary<double, double, Erf64>;
+    case Prim::kSin:
+      return plainUnary<double, double, Sin64>;
+    case Prim::kCos:
+      return plainUnary<double, double, Cos64>;
+    case Prim::kPow:
+      return plainBinary<double, double, Pow64>;
+    case Prim::kMod:
+      return plainBinary<double, double, Mod64>;
+    default:
+      return nullptr;
   }
 }
 
@@ -223,6 +247,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace popxl::kernels {
 HWY_EXPORT(findMath);
-TileStep::Fn mathFn(Prim prim, VType type) { return HWY_DYNAMIC_DISPATCH(findMath)(prim, type == VType::kF64); }
+TileStep::Fn mathFn(Prim prim, VType type) {
+  return HWY_DYNAMIC_DISPATCH(findMath)(prim, type == VType::kF64);
+}
 }  // namespace popxl::kernels
 #endif

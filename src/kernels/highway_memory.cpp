@@ -94,20 +94,24 @@ void store(const std::byte* values, int64_t n, std::byte* out, int64_t stride) {
 LoadFn findLoad(DType storage) {
   switch (storage) {
 #define POPXL_CASE(type) \
-  case DType::type: return load<DType::type>;
+  case DType::type:      \
+    return load<DType::type>;
     POPXL_TYPES(POPXL_CASE)
 #undef POPXL_CASE
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 StoreFn findStore(DType storage) {
   switch (storage) {
 #define POPXL_CASE(type) \
-  case DType::type: return store<DType::type>;
+  case DType::type:      \
+    return store<DType::type>;
     POPXL_TYPES(POPXL_CASE)
 #undef POPXL_CASE
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -21,10 +21,14 @@ struct Op {
 
   static constexpr T neutral() {
     switch (kFold) {
-      case Fold::kSum: return T{0};
-      case Fold::kProd: return T{1};
-      case Fold::kMax: return kFloat ? -Limits::infinity() : Limits::lowest();
-      case Fold::kMin: break;
+      case Fold::kSum:
+        return T{0};
+      case Fold::kProd:
+        return T{1};
+      case Fold::kMax:
+        return kFloat ? -Limits::infinity() : Limits::lowest();
+      case Fold::kMin:
+        break;
     }
     return kFloat ? Limits::infinity() : Limits::max();
   }
@@ -87,7 +91,8 @@ struct Code {
     std::memcpy(out, x, sizeof(T));
   }
 
-  static void shortRows(const std::byte* values, int64_t rows, int64_t length, std::byte* out, int64_t outStride) {
+  static void shortRows(const std::byte* values, int64_t rows, int64_t length, std::byte* out,
+                        int64_t outStride) {
     const T* HWY_RESTRICT x = reinterpret_cast<const T*>(values);
     T* HWY_RESTRICT to = reinterpret_cast<T*>(out);
     for (int64_t r = 0; r < rows; ++r, x += length) {
@@ -109,22 +114,32 @@ struct Code {
 template <Fold kFold>
 const FoldOps* findForType(VType type) {
   switch (type) {
-    case VType::kF32: return &Code<kFold, float>::kOps;
-    case VType::kF64: return &Code<kFold, double>::kOps;
-    case VType::kI32: return &Code<kFold, int32_t>::kOps;
-    case VType::kU32: return &Code<kFold, uint32_t>::kOps;
-    case VType::kI64: return &Code<kFold, int64_t>::kOps;
-    case VType::kU64: break;
+    case VType::kF32:
+      return &Code<kFold, float>::kOps;
+    case VType::kF64:
+      return &Code<kFold, double>::kOps;
+    case VType::kI32:
+      return &Code<kFold, int32_t>::kOps;
+    case VType::kU32:
+      return &Code<kFold, uint32_t>::kOps;
+    case VType::kI64:
+      return &Code<kFold, int64_t>::kOps;
+    case VType::kU64:
+      break;
   }
   return &Code<kFold, uint64_t>::kOps;
 }
 
 const FoldOps* findFold(Fold fold, VType type) {
   switch (fold) {
-    case Fold::kSum: return findForType<Fold::kSum>(type);
-    case Fold::kProd: return findForType<Fold::kProd>(type);
-    case Fold::kMax: return findForType<Fold::kMax>(type);
-    case Fold::kMin: break;
+    case Fold::kSum:
+      return findForType<Fold::kSum>(type);
+    case Fold::kProd:
+      return findForType<Fold::kProd>(type);
+    case Fold::kMax:
+      return findForType<Fold::kMax>(type);
+    case Fold::kMin:
+      break;
   }
   return findForType<Fold::kMin>(type);
 }

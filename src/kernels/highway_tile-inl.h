@@ -48,8 +48,8 @@ void vectorBinary(const TileStep& s, const TileContext& tile) {
   }
 }
 
-/// Op::run(a) on one element; the compiler vectorises the inner loop where it can. An operand may be the same memory as
-/// the result, element for element.
+/// Op::run(a) on one element; the compiler vectorises the inner loop where it can. An operand may be the same
+/// memory as the result, element for element.
 template <class T, class R, class Op>
 void plainUnary(const TileStep& s, const TileContext& tile) {
   const T* a = slot<T>(tile, s.a);

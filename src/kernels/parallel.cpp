@@ -1,13 +1,16 @@
 #include "kernels/parallel.h"
 
 #include <sched.h>
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
-#include <memory>
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,15 +20,22 @@
 namespace popxl::kernels {
 namespace {
 
+constexpr int kMaxThreads = 1 << 16;
+
 int initialThreads() {
   if (const char* value = std::getenv("POPXL_NUM_THREADS"); value != nullptr) {
-    const int n = std::atoi(value);
-    if (n < 1) fail(ErrorKind::kValue, "POPXL_NUM_THREADS is `{}`; it must be a number of at least 1", value);
+    int n = 0;
+    const char* end = value + std::strlen(value);
+    const auto [stop, status] = std::from_chars(value, end, n);
+    if (status != std::errc() || stop != end || n < 1 || n > kMaxThreads) {
+      fail(ErrorKind::kValue, "POPXL_NUM_THREADS is `{}`; it must be a number from 1 to {}", value,
+           kMaxThreads);
+    }
     return n;
   }
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return 1;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 std::atomic<int>& count() {
@@ -33,73 +43,94 @@ std::atomic<int>& count() {
   return threads;
 }
 
-/// An arena per thread count in use; a change makes a new one and keeps the old until the process ends.
-[[maybe_unused]] tbb::task_arena& arena(int threads) {
-  static std::mutex mutex;
-  static std::unique_ptr<tbb::task_arena> current;
-  static std::atomic<tbb::task_arena*> fast{nullptr};
-  static std::atomic<int> fastThreads{0};
-  if (fastThreads.load(std::memory_order_acquire) == threads) return *fast.load(std::memory_order_acquire);
-  const std::lock_guard<std::mutex> lock(mutex);
-  static std::unique_ptr<tbb::task_arena> retired[64];
-  if (fastThreads.load() != threads) {
-    for (auto& slot : retired) {
-      if (slot == nullptr) {
-        slot = std::move(current);
-        break;
-      }
+/// Chunks of one parallelFor; whoever has time claims the next.
+struct Work {
+  std::atomic<int64_t> next{0};
+  int64_t chunks;
+  detail::ChunkFn fn;
+  const void* body;
+
+  void help() {
+    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < chunks;
+         i = next.fetch_add(1, std::memory_order_relaxed)) {
+      fn(body, i);
     }
-    current = std::make_unique<tbb::task_arena>(threads);
-    fast.store(current.get(), std::memory_order_release);
-    fastThreads.store(threads, std::memory_order_release);
   }
-  return *fast.load();
+};
+
+#if defined(__SANITIZE_THREAD__)
+
+/// oneTBB is not built for the thread sanitizer, which would take every hand-over of work for a race and,
+/// told to ignore them, would miss the races in our own chunks. Plain threads claim the chunks instead.
+void share(int threads, Work& work) {
+  std::vector<std::jthread> helpers;
+  for (int i = 1; i < threads; ++i) helpers.emplace_back([&work] { work.help(); });
+  work.help();
 }
+
+#else
+
+struct Arena {
+  explicit Arena(int n) : threads(n), arena(n) {}
+  int threads;
+  tbb::task_arena arena;
+};
+
+/// One arena for every number of threads that was ever set. They live until the process ends, as a run on
+/// another thread may still use the last one; the current one is found without a lock.
+tbb::task_arena& arenaOf(int threads) {
+  static std::atomic<Arena*> current{nullptr};
+  if (Arena* arena = current.load(std::memory_order_acquire); arena != nullptr && arena->threads == threads) {
+    return arena->arena;
+  }
+  static std::mutex mutex;
+  static auto& all = *new std::map<int, Arena>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  // More threads than cores are allowed too; of several limits the lowest would hold.
+  static int most = 0;
+  static tbb::global_control* limit = nullptr;
+  if (threads > most) {
+    most = threads;
+    delete limit;
+    limit = new tbb::global_control(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(most));
+  }
+  Arena& arena = all.try_emplace(threads, threads).first->second;
+  current.store(&arena, std::memory_order_release);
+  return arena.arena;
+}
+
+void share(int threads, Work& work) {
+  arenaOf(threads).execute([&work, threads] {
+    tbb::parallel_for(
+        tbb::blocked_range<int64_t>(0, std::min<int64_t>(threads, work.chunks), 1),
+        [&work](const tbb::blocked_range<int64_t>&) { work.help(); }, tbb::simple_partitioner());
+  });
+}
+
+#endif
 
 }  // namespace
 
 int threadCount() { return count().load(std::memory_order_relaxed); }
 
 void setThreadCount(int n) {
-  if (n < 1) fail(ErrorKind::kValue, "the number of threads is {}; it must be at least 1", n);
-  count().store(n);
+  if (n < 1 || n > kMaxThreads) {
+    fail(ErrorKind::kValue, "the number of threads is {}; it must be from 1 to {}", n, kMaxThreads);
+  }
+  count().store(n, std::memory_order_relaxed);
 }
 
 namespace detail {
 
-#if defined(__SANITIZE_THREAD__)
-
-/// oneTBB is not built for the thread sanitizer, which would take every hand-over of work for a race and,
-/// told to ignore them, would miss the races in our own chunks. Plain threads claim the chunks instead.
 void runChunks(int64_t chunks, ChunkFn fn, const void* body) {
-  std::atomic<int64_t> next{0};
-  const auto work = [&] {
-    for (int64_t i = next++; i < chunks; i = next++) fn(body, i);
-  };
-  std::vector<std::jthread> threads;
-  for (int64_t i = 1; i < std::min<int64_t>(threadCount(), chunks); ++i) threads.emplace_back(work);
-  work();
-}
-
-#else
-
-void runChunks(int64_t chunks, ChunkFn fn, const void* body) {
-  const int threads = threadCount();
-  if (chunks <= 1 || threads == 1) {
+  const int threads = static_cast<int>(std::min<int64_t>(threadCount(), chunks));
+  if (threads <= 1) {
     for (int64_t i = 0; i < chunks; ++i) fn(body, i);
     return;
   }
-  arena(threads).execute([&] {
-    tbb::parallel_for(
-        tbb::blocked_range<int64_t>(0, chunks, 1),
-        [&](const tbb::blocked_range<int64_t>& range) {
-          for (int64_t i = range.begin(); i < range.end(); ++i) fn(body, i);
-        },
-        tbb::simple_partitioner());
-  });
+  Work work{.next = 0, .chunks = chunks, .fn = fn, .body = body};
+  share(threadCount(), work);
 }
-
-#endif
 
 }  // namespace detail
 }  // namespace popxl::kernels

@@ -4,14 +4,15 @@
 
 namespace popxl::kernels {
 
-/// Threads that parallelFor may use, the caller included; initially the number of usable cores, or POPXL_NUM_THREADS.
+/// Threads that parallelFor may use, the caller included; initially the number of usable cores, or
+/// POPXL_NUM_THREADS.
 int threadCount();
 /// Changes it; n >= 1, Error(kValue) otherwise. Never changes a result.
 void setThreadCount(int n);
 
-/// Runs body(0) ... body(chunks - 1), in any order, on the one pool (oneTBB); returns when all are done. Chunks are
-/// claimed one by one. With one chunk or one thread it is a plain loop. How work is cut into chunks must depend on shapes
-/// alone, so that results never depend on the number of threads.
+/// Runs body(0) ... body(chunks - 1), in any order, on the one pool (oneTBB); returns when all are done.
+/// Chunks are claimed one by one. With one chunk or one thread it is a plain loop. How work is cut into
+/// chunks must depend on shapes alone, so that results never depend on the number of threads.
 template <typename Body>
 void parallelFor(int64_t chunks, const Body& body);
 
@@ -29,7 +30,8 @@ void parallelFor(int64_t chunks, const Body& body) {
     body(int64_t{0});
     return;
   }
-  detail::runChunks(chunks, [](const void* b, int64_t chunk) { (*static_cast<const Body*>(b))(chunk); }, &body);
+  detail::runChunks(
+      chunks, [](const void* b, int64_t chunk) { (*static_cast<const Body*>(b))(chunk); }, &body);
 }
 
 }  // namespace popxl::kernels

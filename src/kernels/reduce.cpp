@@ -13,12 +13,18 @@ constexpr int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 DType dtypeOf(VType t) {
   switch (t) {
-    case VType::kF32: return DType::kFloat32;
-    case VType::kF64: return DType::kFloat64;
-    case VType::kI32: return DType::kInt32;
-    case VType::kU32: return DType::kUInt32;
-    case VType::kI64: return DType::kInt64;
-    case VType::kU64: break;
+    case VType::kF32:
+      return DType::kFloat32;
+    case VType::kF64:
+      return DType::kFloat64;
+    case VType::kI32:
+      return DType::kInt32;
+    case VType::kU32:
+      return DType::kUInt32;
+    case VType::kI64:
+      return DType::kInt64;
+    case VType::kU64:
+      break;
   }
   return DType::kUInt64;
 }
@@ -31,14 +37,19 @@ const char* nameOf(Reduction kind) {
 
 Fold foldOf(Reduction kind) {
   switch (kind) {
-    case Reduction::kMax: return Fold::kMax;
-    case Reduction::kMin: return Fold::kMin;
-    case Reduction::kProd: return Fold::kProd;
-    default: return Fold::kSum;
+    case Reduction::kMax:
+      return Fold::kMax;
+    case Reduction::kMin:
+      return Fold::kMin;
+    case Reduction::kProd:
+      return Fold::kProd;
+    default:
+      return Fold::kSum;
   }
 }
 
-/// What is folded: integers in 64 bits except for maxima and minima, squares and magnitudes where the kind says so.
+/// What is folded: integers in 64 bits except for maxima and minima, squares and magnitudes where the kind
+/// says so.
 Val before(Reduction kind, Val x) {
   if (kind == Reduction::kMax || kind == Reduction::kMin) return x;
   if (!isFloatType(x.type())) x = x.convert(isUnsignedType(x.type()) ? VType::kU64 : VType::kI64);
@@ -70,18 +81,23 @@ Shape keptShape(const ReduceSpec& spec) {
   return shape;
 }
 
-/// Folds into partial results, then finishes them into the output; the first step alone where nothing is left to do.
+/// Folds into partial results, then finishes them into the output; the first step alone where nothing is left
+/// to do.
 class ReduceKernel final : public Kernel {
  public:
   explicit ReduceKernel(const ReduceSpec& spec)
-      : inputs_(spec.inputs.size()), description_(describe(spec)), accumulated_(accumulatedExpr(spec)),
+      : inputs_(spec.inputs.size()),
+        description_(describe(spec)),
+        accumulated_(accumulatedExpr(spec)),
         fold_(accumulated_, foldOf(spec.kind), spec.space, spec.inputs, spec.axes) {
     const VType type = accumulated_.nodes()[static_cast<size_t>(accumulated_.outputs()[0])].type;
     ElementwiseSpec finish;
     finish.space = keptShape(spec);
     const Val folded = input(finish.expr, 0, type);
     const Val result = after(spec.kind, folded, fold_.reduced(), computeType(spec.out.dtype));
-    if (result.id == folded.id && fold_.isDense() && spec.out.dtype == dtypeOf(type) && spec.out.isContiguous()) return;
+    if (result.id == folded.id && fold_.isDense() && spec.out.dtype == dtypeOf(type) &&
+        spec.out.isContiguous())
+      return;
     finish.expr.outputs() = {result.id};
     finish.inputs = {Layout(dtypeOf(type), finish.space, fold_.resultStrides())};
     finish.outputs = {spec.out};
@@ -121,7 +137,9 @@ class ReduceKernel final : public Kernel {
 };
 
 /// The maximum, or 0 where it is infinite or NaN.
-Val shiftOf(Val maximum) { return select(eq(maximum - maximum, maximum.constant(0)), maximum, maximum.constant(0)); }
+Val shiftOf(Val maximum) {
+  return select(eq(maximum - maximum, maximum.constant(0)), maximum, maximum.constant(0));
+}
 
 /// log(sum(exp(x - shift))) + shift with the maximum as shift: two reductions and one elementwise kernel.
 class LogSumExpKernel final : public Kernel {
@@ -186,7 +204,9 @@ class LogSumExpKernel final : public Kernel {
 
 /// One element a result: elementwise.
 KernelPtr makeCopy(ReduceSpec spec) {
-  ElementwiseSpec copy{.expr = std::move(spec.expr), .space = std::move(spec.space), .inputs = std::move(spec.inputs),
+  ElementwiseSpec copy{.expr = std::move(spec.expr),
+                       .space = std::move(spec.space),
+                       .inputs = std::move(spec.inputs),
                        .outputs = {std::move(spec.out)}};
   const Val x = before(spec.kind, Val{&copy.expr, copy.expr.outputs()[0]});
   copy.expr.outputs()[0] = after(spec.kind, x, 1, computeType(copy.outputs[0].dtype)).id;
@@ -196,7 +216,8 @@ KernelPtr makeCopy(ReduceSpec spec) {
 }  // namespace
 
 KernelPtr makeReduce(ReduceSpec spec) {
-  POPXL_ASSERT(spec.out.shape == keptShape(spec), "space {} out {}", toString(spec.space), toString(spec.out.shape));
+  POPXL_ASSERT(spec.out.shape == keptShape(spec), "space {} out {}", toString(spec.space),
+               toString(spec.out.shape));
   POPXL_ASSERT(spec.expr.outputs().size() == 1, "{} outputs", spec.expr.outputs().size());
   if (spec.kind == Reduction::kLogSumExp) return std::make_unique<LogSumExpKernel>(spec);
   if (reducedElements(spec) == 1) return makeCopy(std::move(spec));

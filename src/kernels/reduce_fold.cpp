@@ -25,14 +25,15 @@ FoldKernel::FoldKernel(const Expr& expr, Fold fold, const Shape& space, const st
   ops_ = &foldOps(fold, type);
   size_ = sizeOf(type);
   std::vector<bool> isReduced(space.size(), false);
-  for (const int64_t axis : axes) isReduced[static_cast<size_t>(axis)] = space[static_cast<size_t>(axis)] != 1;
+  for (const int64_t axis : axes)
+    isReduced[static_cast<size_t>(axis)] = space[static_cast<size_t>(axis)] != 1;
   plan(space, isReduced);
   Shape walked;
   for (const int64_t d : order_) walked.push_back(space[static_cast<size_t>(d)]);
   std::vector<TileOperand> operands;
-  for (const Layout& l : inputs) {
-    const Strides all = broadcastStrides(l.shape, l.strides, space);
-    TileOperand& operand = operands.emplace_back(TileOperand{l.dtype, {}});
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Strides all = inputStrides(expr, i, inputs[i], space);
+    TileOperand& operand = operands.emplace_back(TileOperand{inputs[i].dtype, {}});
     for (const int64_t d : order_) operand.strides.push_back(all[static_cast<size_t>(d)]);
   }
   program_ = compileTiles(expr, walked, operands, {});
@@ -81,8 +82,9 @@ void FoldKernel::run(std::byte* const* inputs, std::byte* partials) const {
   const TileInvocation invocation(program_, inputs, uniforms);
   // Items are (outer, segment) and, for columns, blocks of them; short ones share a chunk.
   const int64_t items = outer_ * segments_ * columnBlocks_;
-  const int64_t perItem = columns_ == 1 ? std::min(reduced_, kRowSegment)
-                                        : std::min(columns_, kColumnBlock) * std::min(reduced_, kColumnSegment);
+  const int64_t perItem = columns_ == 1
+                              ? std::min(reduced_, kRowSegment)
+                              : std::min(columns_, kColumnBlock) * std::min(reduced_, kColumnSegment);
   const bool serial = program_.positions <= kSerialElements;
   const int64_t perChunk = serial ? items : std::max<int64_t>(1, kItemElements / perItem);
   parallelFor(ceilDiv(items, perChunk), [&](int64_t chunk) {

@@ -10,11 +10,12 @@
 
 namespace popxl::kernels {
 
-/// The part of a reduction that folds: expr over [outer, reduced, columns] to partial results, and those to one for
-/// every output. Which elements meet in which order depends on the space and the axes alone.
+/// The part of a reduction that folds: expr over [outer, reduced, columns] to partial results, and those to
+/// one for every output. Which elements meet in which order depends on the space and the axes alone.
 ///
-/// Rows (columns = 1): a row is cut into segments; elements of a segment go to lanes, lanes are halved. Columns: rows
-/// are added to a vector of sums, one vector a segment of rows. Then segments are combined in pairs.
+/// Rows (columns = 1): a row is cut into segments; elements of a segment go to lanes, lanes are halved.
+/// Columns: rows are added to a vector of sums, one vector a segment of rows. Then segments are combined in
+/// pairs.
 class FoldKernel {
  public:
   /// Axes of size one in `space` count as kept. `expr` has one output, of the type that is accumulated.

@@ -10,8 +10,8 @@ namespace popxl::kernels {
 /// How two partial results become one.
 enum class Fold : uint8_t { kSum, kProd, kMax, kMin };
 
-/// Bytes of the lanes into which a row is folded: element i goes to lane i modulo (kLaneBytes / size). The same on every
-/// machine, so that vector length changes no bit.
+/// Bytes of the lanes into which a row is folded: element i goes to lane i modulo (kLaneBytes / size). The
+/// same on every machine, so that vector length changes no bit.
 inline constexpr int64_t kLaneBytes = 256;
 /// Rows up to this length are folded one element after the other.
 inline constexpr int64_t kShortRow = 32;

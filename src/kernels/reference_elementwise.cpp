@@ -7,11 +7,13 @@
 #include "base/half.h"
 #include "kernels/elementwise.h"
 #include "kernels/philox.h"
+#include "kernels/tile_program.h"
 
 namespace popxl::kernels {
 namespace {
 
-/// A value of a float type lives in `number`, one of an integer type in `integer` (unsigned ones zero-extended).
+/// A value of a float type lives in `number`, one of an integer type in `integer` (unsigned ones
+/// zero-extended).
 struct Value {
   double number = 0;
   uint64_t integer = 0;
@@ -22,9 +24,12 @@ int widthOf(VType t) { return static_cast<int>(sizeOf(t)) * 8; }
 /// Brings an integer into its type: 32-bit types keep 32 bits, sign-extended when signed.
 uint64_t wrap(VType type, uint64_t v) {
   switch (type) {
-    case VType::kI32: return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(v)));
-    case VType::kU32: return static_cast<uint32_t>(v);
-    default: return v;
+    case VType::kI32:
+      return static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(v)));
+    case VType::kU32:
+      return static_cast<uint32_t>(v);
+    default:
+      return v;
   }
 }
 
@@ -32,15 +37,24 @@ int64_t asSigned(uint64_t v) { return static_cast<int64_t>(v); }
 
 double floatBinary(Prim p, double a, double b) {
   switch (p) {
-    case Prim::kAdd: return a + b;
-    case Prim::kSub: return a - b;
-    case Prim::kMul: return a * b;
-    case Prim::kDiv: return a / b;
-    case Prim::kMin: return std::isnan(a) || std::isnan(b) ? a + b : std::fmin(a, b);
-    case Prim::kMax: return std::isnan(a) || std::isnan(b) ? a + b : std::fmax(a, b);
-    case Prim::kMod: return std::fmod(a, b);
-    case Prim::kPow: return std::pow(a, b);
-    default: break;
+    case Prim::kAdd:
+      return a + b;
+    case Prim::kSub:
+      return a - b;
+    case Prim::kMul:
+      return a * b;
+    case Prim::kDiv:
+      return a / b;
+    case Prim::kMin:
+      return std::isnan(a) || std::isnan(b) ? a + b : std::fmin(a, b);
+    case Prim::kMax:
+      return std::isnan(a) || std::isnan(b) ? a + b : std::fmax(a, b);
+    case Prim::kMod:
+      return std::fmod(a, b);
+    case Prim::kPow:
+      return std::pow(a, b);
+    default:
+      break;
   }
   POPXL_ASSERT(false, "primitive {} on floats", static_cast<int>(p));
   return 0;
@@ -48,21 +62,36 @@ double floatBinary(Prim p, double a, double b) {
 
 double floatUnary(Prim p, double a) {
   switch (p) {
-    case Prim::kNeg: return -a;
-    case Prim::kAbs: return std::fabs(a);
-    case Prim::kSign: return std::isnan(a) ? a : static_cast<double>((a > 0) - (a < 0));
-    case Prim::kSqrt: return std::sqrt(a);
-    case Prim::kExp: return std::exp(a);
-    case Prim::kLog: return std::log(a);
-    case Prim::kTanh: return std::tanh(a);
-    case Prim::kErf: return std::erf(a);
-    case Prim::kSin: return std::sin(a);
-    case Prim::kCos: return std::cos(a);
-    case Prim::kFloor: return std::floor(a);
-    case Prim::kCeil: return std::ceil(a);
-    case Prim::kTrunc: return std::trunc(a);
-    case Prim::kRoundEven: return std::nearbyint(a);
-    default: break;
+    case Prim::kNeg:
+      return -a;
+    case Prim::kAbs:
+      return std::fabs(a);
+    case Prim::kSign:
+      return std::isnan(a) ? a : static_cast<double>((a > 0) - (a < 0));
+    case Prim::kSqrt:
+      return std::sqrt(a);
+    case Prim::kExp:
+      return std::exp(a);
+    case Prim::kLog:
+      return std::log(a);
+    case Prim::kTanh:
+      return std::tanh(a);
+    case Prim::kErf:
+      return std::erf(a);
+    case Prim::kSin:
+      return std::sin(a);
+    case Prim::kCos:
+      return std::cos(a);
+    case Prim::kFloor:
+      return std::floor(a);
+    case Prim::kCeil:
+      return std::ceil(a);
+    case Prim::kTrunc:
+      return std::trunc(a);
+    case Prim::kRoundEven:
+      return std::nearbyint(a);
+    default:
+      break;
   }
   POPXL_ASSERT(false, "primitive {} on a float", static_cast<int>(p));
   return 0;
@@ -92,28 +121,47 @@ uint64_t integerOperation(const Node& n, uint64_t a, uint64_t b) {
   const bool less = isUnsignedType(n.type) ? a < b : asSigned(a) < asSigned(b);
   const bool negative = !isUnsignedType(n.type) && asSigned(a) < 0;
   switch (n.prim) {
-    case Prim::kAdd: return a + b;
-    case Prim::kSub: return a - b;
-    case Prim::kMul: return a * b;
-    case Prim::kDiv: return quotient(n.type, a, b, false);
-    case Prim::kMod: return quotient(n.type, a, b, true);
-    case Prim::kMin: return less ? a : b;
-    case Prim::kMax: return less ? b : a;
-    case Prim::kPow: return integerPower(n.type, a, b);
-    case Prim::kNeg: return uint64_t{0} - a;
-    case Prim::kAbs: return negative ? uint64_t{0} - a : a;
-    case Prim::kSign: return negative ? ~uint64_t{0} : a != 0 ? 1 : 0;
+    case Prim::kAdd:
+      return a + b;
+    case Prim::kSub:
+      return a - b;
+    case Prim::kMul:
+      return a * b;
+    case Prim::kDiv:
+      return quotient(n.type, a, b, false);
+    case Prim::kMod:
+      return quotient(n.type, a, b, true);
+    case Prim::kMin:
+      return less ? a : b;
+    case Prim::kMax:
+      return less ? b : a;
+    case Prim::kPow:
+      return integerPower(n.type, a, b);
+    case Prim::kNeg:
+      return uint64_t{0} - a;
+    case Prim::kAbs:
+      return negative ? uint64_t{0} - a : a;
+    case Prim::kSign:
+      return negative ? ~uint64_t{0} : a != 0 ? 1 : 0;
     case Prim::kFloor:
     case Prim::kCeil:
     case Prim::kTrunc:
-    case Prim::kRoundEven: return a;
-    case Prim::kAnd: return a & b;
-    case Prim::kOr: return a | b;
-    case Prim::kXor: return a ^ b;
-    case Prim::kNot: return ~a;
-    case Prim::kShl: return b >= static_cast<uint64_t>(widthOf(n.type)) ? 0 : a << b;
-    case Prim::kShr: return b >= static_cast<uint64_t>(widthOf(n.type)) ? 0 : a >> b;
-    default: break;
+    case Prim::kRoundEven:
+      return a;
+    case Prim::kAnd:
+      return a & b;
+    case Prim::kOr:
+      return a | b;
+    case Prim::kXor:
+      return a ^ b;
+    case Prim::kNot:
+      return ~a;
+    case Prim::kShl:
+      return b >= static_cast<uint64_t>(widthOf(n.type)) ? 0 : a << b;
+    case Prim::kShr:
+      return b >= static_cast<uint64_t>(widthOf(n.type)) ? 0 : a >> b;
+    default:
+      break;
   }
   POPXL_ASSERT(false, "primitive {} on integers", static_cast<int>(n.prim));
   return 0;
@@ -122,18 +170,26 @@ uint64_t integerOperation(const Node& n, uint64_t a, uint64_t b) {
 uint64_t compare(Prim p, VType type, const Value& a, const Value& b) {
   if (isFloatType(type)) {
     switch (p) {
-      case Prim::kLt: return a.number < b.number;
-      case Prim::kLe: return a.number <= b.number;
-      case Prim::kEq: return a.number == b.number;
-      default: return a.number != b.number;
+      case Prim::kLt:
+        return a.number < b.number;
+      case Prim::kLe:
+        return a.number <= b.number;
+      case Prim::kEq:
+        return a.number == b.number;
+      default:
+        return a.number != b.number;
     }
   }
   const bool less = isUnsignedType(type) ? a.integer < b.integer : asSigned(a.integer) < asSigned(b.integer);
   switch (p) {
-    case Prim::kLt: return less;
-    case Prim::kLe: return less || a.integer == b.integer;
-    case Prim::kEq: return a.integer == b.integer;
-    default: return a.integer != b.integer;
+    case Prim::kLt:
+      return less;
+    case Prim::kLe:
+      return less || a.integer == b.integer;
+    case Prim::kEq:
+      return a.integer == b.integer;
+    default:
+      return a.integer != b.integer;
   }
 }
 
@@ -148,16 +204,20 @@ Value toInteger(VType to, double a) {
   const double end = std::ldexp(1.0, isUnsigned ? widthOf(to) : widthOf(to) - 1);
   if (std::isnan(a)) return {};
   if (a >= end) return {.number = 0, .integer = ~uint64_t{0} >> (64 - widthOf(to) + (isUnsigned ? 0 : 1))};
-  if (a <= low) return {.number = 0, .integer = isUnsigned ? 0 : static_cast<uint64_t>(static_cast<int64_t>(low))};
-  return {.number = 0, .integer = isUnsigned ? static_cast<uint64_t>(a) : static_cast<uint64_t>(static_cast<int64_t>(a))};
+  if (a <= low)
+    return {.number = 0, .integer = isUnsigned ? 0 : static_cast<uint64_t>(static_cast<int64_t>(low))};
+  return {.number = 0,
+          .integer = isUnsigned ? static_cast<uint64_t>(a) : static_cast<uint64_t>(static_cast<int64_t>(a))};
 }
 
 Value convert(VType from, VType to, const Value& v, bool unrounded) {
-  if (!isFloatType(to)) return isFloatType(from) ? toInteger(to, v.number) : Value{.number = 0, .integer = wrap(to, v.integer)};
+  if (!isFloatType(to))
+    return isFloatType(from) ? toInteger(to, v.number) : Value{.number = 0, .integer = wrap(to, v.integer)};
   if (to == VType::kF64 || unrounded) return {.number = asNumber(from, v), .integer = 0};
   if (isFloatType(from)) return {.number = static_cast<float>(v.number), .integer = 0};
   // One rounding from 64-bit integers.
-  const float rounded = isUnsignedType(from) ? static_cast<float>(v.integer) : static_cast<float>(asSigned(v.integer));
+  const float rounded =
+      isUnsignedType(from) ? static_cast<float>(v.integer) : static_cast<float>(asSigned(v.integer));
   return {.number = rounded, .integer = 0};
 }
 
@@ -184,23 +244,39 @@ void write(std::byte* at, T value) {
 
 Value load(DType t, const std::byte* at) {
   const auto number = [](double v) { return Value{.number = v, .integer = 0}; };
-  const auto integer = [](auto v) { return Value{.number = 0, .integer = static_cast<uint64_t>(static_cast<int64_t>(v))}; };
+  const auto integer = [](auto v) {
+    return Value{.number = 0, .integer = static_cast<uint64_t>(static_cast<int64_t>(v))};
+  };
   switch (t) {
     case DType::kFloat8_143:
-    case DType::kFloat8_152: return number(float8ToFloat(read<uint8_t>(at), t));
-    case DType::kFloat16: return number(halfToFloat(read<uint16_t>(at)));
-    case DType::kFloat32: return number(read<float>(at));
-    case DType::kFloat64: return number(read<double>(at));
-    case DType::kInt8: return integer(read<int8_t>(at));
-    case DType::kInt16: return integer(read<int16_t>(at));
-    case DType::kInt32: return integer(read<int32_t>(at));
-    case DType::kInt64: return integer(read<int64_t>(at));
-    case DType::kUInt8: return integer(read<uint8_t>(at));
-    case DType::kUInt16: return integer(read<uint16_t>(at));
-    case DType::kUInt32: return integer(read<uint32_t>(at));
-    case DType::kUInt64: return {.number = 0, .integer = read<uint64_t>(at)};
-    case DType::kBool: return integer(read<uint8_t>(at) != 0 ? 1 : 0);
-    default: break;
+    case DType::kFloat8_152:
+      return number(float8ToFloat(read<uint8_t>(at), t));
+    case DType::kFloat16:
+      return number(halfToFloat(read<uint16_t>(at)));
+    case DType::kFloat32:
+      return number(read<float>(at));
+    case DType::kFloat64:
+      return number(read<double>(at));
+    case DType::kInt8:
+      return integer(read<int8_t>(at));
+    case DType::kInt16:
+      return integer(read<int16_t>(at));
+    case DType::kInt32:
+      return integer(read<int32_t>(at));
+    case DType::kInt64:
+      return integer(read<int64_t>(at));
+    case DType::kUInt8:
+      return integer(read<uint8_t>(at));
+    case DType::kUInt16:
+      return integer(read<uint16_t>(at));
+    case DType::kUInt32:
+      return integer(read<uint32_t>(at));
+    case DType::kUInt64:
+      return {.number = 0, .integer = read<uint64_t>(at)};
+    case DType::kBool:
+      return integer(read<uint8_t>(at) != 0 ? 1 : 0);
+    default:
+      break;
   }
   POPXL_ASSERT(false, "an operand of {}", nameOf(t));
   return {};
@@ -209,20 +285,30 @@ Value load(DType t, const std::byte* at) {
 void store(DType t, const Value& v, std::byte* at) {
   switch (t) {
     case DType::kFloat8_143:
-    case DType::kFloat8_152: return write(at, floatToFloat8(static_cast<float>(v.number), t, false));
-    case DType::kFloat16: return write(at, floatToHalf(static_cast<float>(v.number)));
-    case DType::kFloat32: return write(at, static_cast<float>(v.number));
-    case DType::kFloat64: return write(at, v.number);
+    case DType::kFloat8_152:
+      return write(at, floatToFloat8(static_cast<float>(v.number), t, false));
+    case DType::kFloat16:
+      return write(at, floatToHalf(static_cast<float>(v.number)));
+    case DType::kFloat32:
+      return write(at, static_cast<float>(v.number));
+    case DType::kFloat64:
+      return write(at, v.number);
     case DType::kInt8:
-    case DType::kUInt8: return write(at, static_cast<uint8_t>(v.integer));
+    case DType::kUInt8:
+      return write(at, static_cast<uint8_t>(v.integer));
     case DType::kInt16:
-    case DType::kUInt16: return write(at, static_cast<uint16_t>(v.integer));
+    case DType::kUInt16:
+      return write(at, static_cast<uint16_t>(v.integer));
     case DType::kInt32:
-    case DType::kUInt32: return write(at, static_cast<uint32_t>(v.integer));
+    case DType::kUInt32:
+      return write(at, static_cast<uint32_t>(v.integer));
     case DType::kInt64:
-    case DType::kUInt64: return write(at, v.integer);
-    case DType::kBool: return write(at, static_cast<uint8_t>(v.integer != 0));
-    default: POPXL_ASSERT(false, "an operand of {}", nameOf(t));
+    case DType::kUInt64:
+      return write(at, v.integer);
+    case DType::kBool:
+      return write(at, static_cast<uint8_t>(v.integer != 0));
+    default:
+      POPXL_ASSERT(false, "an operand of {}", nameOf(t));
   }
 }
 
@@ -255,35 +341,50 @@ struct Evaluator {
     const Value a = value(n.a), b = value(n.b), c = value(n.c);
     const VType type = n.a < 0 ? n.type : spec.expr.nodes()[static_cast<size_t>(n.a)].type;
     switch (n.prim) {
-      case Prim::kInput: return input(n, at);
-      case Prim::kConst: return {.number = n.number, .integer = wrap(n.type, static_cast<uint64_t>(n.integer))};
+      case Prim::kInput:
+        return input(n, at);
+      case Prim::kConst:
+        return {.number = n.number, .integer = wrap(n.type, static_cast<uint64_t>(n.integer))};
       case Prim::kPhilox:
         return {.number = 0,
-                .integer = philox(static_cast<uint32_t>(a.integer), static_cast<uint32_t>(b.integer), position,
-                                  static_cast<uint32_t>(n.index))};
+                .integer = philox(static_cast<uint32_t>(a.integer), static_cast<uint32_t>(b.integer),
+                                  position, static_cast<uint32_t>(n.index))};
       case Prim::kLt:
       case Prim::kLe:
       case Prim::kEq:
-      case Prim::kNe: return {.number = 0, .integer = compare(n.prim, type, a, b)};
-      case Prim::kIsNan: return {.number = 0, .integer = std::isnan(a.number) ? 1u : 0u};
-      case Prim::kIsInf: return {.number = 0, .integer = std::isinf(a.number) ? 1u : 0u};
-      case Prim::kSelect: return a.integer != 0 ? b : c;
-      case Prim::kConvert: return convert(type, n.type, a, unrounded);
-      case Prim::kBitcast: return bitcast(type, n.type, a);
-      case Prim::kRoundTo: return unrounded && isFloatType(n.type) ? a : roundTo(n.dtype, a);
-      default: break;
+      case Prim::kNe:
+        return {.number = 0, .integer = compare(n.prim, type, a, b)};
+      case Prim::kIsNan:
+        return {.number = 0, .integer = std::isnan(a.number) ? 1u : 0u};
+      case Prim::kIsInf:
+        return {.number = 0, .integer = std::isinf(a.number) ? 1u : 0u};
+      case Prim::kSelect:
+        return a.integer != 0 ? b : c;
+      case Prim::kConvert:
+        return convert(type, n.type, a, unrounded);
+      case Prim::kBitcast:
+        return bitcast(type, n.type, a);
+      case Prim::kRoundTo:
+        return unrounded && isFloatType(n.type) ? a : roundTo(n.dtype, a);
+      default:
+        break;
     }
-    if (!isFloatType(n.type)) return {.number = 0, .integer = wrap(n.type, integerOperation(n, a.integer, b.integer))};
-    const double result = arity(n.prim) == 2 ? floatBinary(n.prim, a.number, b.number) : floatUnary(n.prim, a.number);
+    if (!isFloatType(n.type))
+      return {.number = 0, .integer = wrap(n.type, integerOperation(n, a.integer, b.integer))};
+    const double result =
+        arity(n.prim) == 2 ? floatBinary(n.prim, a.number, b.number) : floatUnary(n.prim, a.number);
     return {.number = result, .integer = 0};
   }
 };
 
 }  // namespace
 
-void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* const> operands, bool unrounded) {
+void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* const> operands,
+                             bool unrounded) {
   std::vector<Strides> strides;
-  for (const Layout& l : spec.inputs) strides.push_back(broadcastStrides(l.shape, l.strides, spec.space));
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    strides.push_back(inputStrides(spec.expr, i, spec.inputs[i], spec.space));
+  }
   const Evaluator evaluator{spec, operands, strides, unrounded};
   const auto& nodes = spec.expr.nodes();
   std::vector<Value> values(nodes.size());

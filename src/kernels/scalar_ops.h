@@ -74,8 +74,8 @@ constexpr T shiftRight(T a, T b) {
   return b < std::numeric_limits<T>::digits ? static_cast<T>(a >> b) : T{0};
 }
 
-/// As C converts, but float to integer saturates and NaN gives 0. Written without branches around the conversion, so
-/// that loops over it vectorise.
+/// As C converts, but float to integer saturates and NaN gives 0. Written without branches around the
+/// conversion, so that loops over it vectorise.
 template <class To, class From>
 constexpr To convert(From value) {
   if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {

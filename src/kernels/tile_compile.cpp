@@ -113,7 +113,8 @@ void Compiler::classify() {
     }
     bool uniform = n.prim != Prim::kPhilox && program_.positions > 1;
     if (n.prim == Prim::kInput) {
-      POPXL_ASSERT(n.index >= 0 && n.index < program_.inputCount, "input {} of {}", n.index, program_.inputCount);
+      POPXL_ASSERT(n.index >= 0 && n.index < program_.inputCount, "input {} of {}", n.index,
+                   program_.inputCount);
       const auto operand = static_cast<size_t>(n.index);
       POPXL_ASSERT(computeType(inputs_[operand].dtype) == n.type, "input {} of {} read as type {}", n.index,
                    nameOf(inputs_[operand].dtype), static_cast<int>(n.type));
@@ -151,12 +152,16 @@ int32_t Compiler::appendConstant(T value) {
 
 int32_t Compiler::addConstant(const Node& n) {
   switch (n.type) {
-    case VType::kF32: return appendConstant(static_cast<float>(n.number));
-    case VType::kF64: return appendConstant(n.number);
+    case VType::kF32:
+      return appendConstant(static_cast<float>(n.number));
+    case VType::kF64:
+      return appendConstant(n.number);
     case VType::kI32:
-    case VType::kU32: return appendConstant(static_cast<uint32_t>(n.integer));
+    case VType::kU32:
+      return appendConstant(static_cast<uint32_t>(n.integer));
     case VType::kI64:
-    case VType::kU64: break;
+    case VType::kU64:
+      break;
   }
   return appendConstant(n.integer);
 }
@@ -278,7 +283,8 @@ void Compiler::addStore(size_t i) {
   });
   const bool taken = std::any_of(program_.stores.begin(), program_.stores.end(),
                                  [&](const TileProgram::Store& other) { return other.slot == store.slot; });
-  store.inPlace = isComputeStorage(dtype) && store.walk.isContiguous() && made != body.end() && !taken && i < 64;
+  store.inPlace =
+      isComputeStorage(dtype) && store.walk.isContiguous() && made != body.end() && !taken && i < 64;
   if (store.inPlace) {
     for (size_t k = 0; k < program_.loads.size(); ++k) {
       const TileProgram::Load& load = program_.loads[k];
@@ -338,9 +344,8 @@ void Compiler::assignRegisters() {
   };
   for (size_t i = 0; i < program_.body.size(); ++i) {
     const TileProgram::Instruction& instruction = program_.body[i];
-    const uint32_t result = instruction.load >= 0
-                                ? program_.loads[static_cast<size_t>(instruction.load)].slot
-                                : instruction.step.dst;
+    const uint32_t result = instruction.load >= 0 ? program_.loads[static_cast<size_t>(instruction.load)].slot
+                                                  : instruction.step.dst;
     const auto value = static_cast<size_t>(static_cast<int32_t>(result) - firstTile_);
     std::vector<int32_t> dying;
     bool sameWidth = true;
@@ -398,6 +403,13 @@ void Compiler::chooseTile() {
 }
 
 }  // namespace
+
+Strides inputStrides(const Expr& expr, size_t index, const Layout& layout, const Shape& space) {
+  const bool everywhere = std::any_of(expr.nodes().begin(), expr.nodes().end(), [&](const Node& n) {
+    return n.prim == Prim::kInput && n.index == static_cast<int32_t>(index) && n.element < 0;
+  });
+  return everywhere ? broadcastStrides(layout.shape, layout.strides, space) : Strides(space.size(), 0);
+}
 
 TileProgram compileTiles(const Expr& expr, const Shape& space, const std::vector<TileOperand>& inputs,
                          const std::vector<TileOperand>& outputs) {

@@ -8,8 +8,9 @@
 
 namespace popxl::kernels {
 
-/// Tile code works on blocks of this many elements, whatever the vector length: a value that is the same at every
-/// position is held as one block, and padding up to a block makes the last elements run the same code as all others.
+/// Tile code works on blocks of this many elements, whatever the vector length: a value that is the same at
+/// every position is held as one block, and padding up to a block makes the last elements run the same code
+/// as all others.
 inline constexpr int64_t kBlock = 16;
 
 /// One primitive on one tile. dst, a, b, c index TileContext::slots.

@@ -18,11 +18,15 @@ struct TileOperand {
   Strides strides;
 };
 
+/// The strides with which `expr` reads its input `index` over the space; zeros when it reads single elements
+/// only, whose operand may have any shape.
+Strides inputStrides(const Expr& expr, size_t index, const Layout& layout, const Shape& space);
+
 /// An Expr compiled for one space: steps over tiles of a few hundred positions that stay in L1.
 ///
-/// Every value has a slot, a pointer in a small table. A slot points to a constant (in the program), to a uniform (one
-/// block, computed once a run), to a register (a tile in the caller's stack buffer, shared by values whose lives do not
-/// overlap), or straight into an operand's memory.
+/// Every value has a slot, a pointer in a small table. A slot points to a constant (in the program), to a
+/// uniform (one block, computed once a run), to a register (a tile in the caller's stack buffer, shared by
+/// values whose lives do not overlap), or straight into an operand's memory.
 struct TileProgram {
   struct Load {
     int32_t operand;
@@ -80,8 +84,8 @@ struct TileProgram {
 TileProgram compileTiles(const Expr& expr, const Shape& space, const std::vector<TileOperand>& inputs,
                          const std::vector<TileOperand>& outputs);
 
-/// Stack space of one running chunk (slots, then registers), and of the uniforms of a run. An Expr that needs more is an
-/// assertion: about 4000 values, 500 of them alive at once.
+/// Stack space of one running chunk (slots, then registers), and of the uniforms of a run. An Expr that needs
+/// more is an assertion: about 4000 values, 500 of them alive at once.
 inline constexpr int64_t kMaxSlots = 4096;
 inline constexpr int64_t kMaxConstants = 1024;
 inline constexpr int64_t kRegisterBytes = 64 * 1024;
@@ -119,8 +123,8 @@ class TileRunner {
  public:
   TileRunner(const TileInvocation& invocation, TileBuffer& buffer);
 
-  /// Positions [start, start + n), n at most program().tile; operands are used in place where n is a multiple of
-  /// kBlock. Reductions read value() afterwards: n elements.
+  /// Positions [start, start + n), n at most program().tile; operands are used in place where n is a multiple
+  /// of kBlock. Reductions read value() afterwards: n elements.
   void run(int64_t start, int64_t n);
   const std::byte* value(size_t output) const { return slots_[invocation_.program().outputSlots[output]]; }
 

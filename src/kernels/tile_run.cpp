@@ -19,8 +19,12 @@ void setFixedSlots(const TileProgram& p, std::byte** slots, std::byte* uniforms)
 
 }  // namespace
 
-TileInvocation::TileInvocation(const TileProgram& program, std::byte* const* operands, UniformBuffer& uniforms)
-    : program_(program), operands_(operands), inputs_(static_cast<size_t>(program.inputCount)), uniforms_(uniforms) {
+TileInvocation::TileInvocation(const TileProgram& program, std::byte* const* operands,
+                               UniformBuffer& uniforms)
+    : program_(program),
+      operands_(operands),
+      inputs_(static_cast<size_t>(program.inputCount)),
+      uniforms_(uniforms) {
   if (!program.uniformLoads.empty() || !program.prologue.empty()) {
     std::byte* slots[kUniformBufferBytes / 64 + kMaxConstants];
     setFixedSlots(program, slots, uniforms.bytes);
@@ -56,7 +60,8 @@ TileRunner::TileRunner(const TileInvocation& invocation, TileBuffer& buffer) : i
 
 std::byte* TileRunner::home(uint32_t slot) const {
   const TileProgram& p = invocation_.program();
-  return registers_ + p.registers[slot - p.constantOffsets.size() - p.uniformOffsets.size()] * p.registerBytes;
+  return registers_ +
+         p.registers[slot - p.constantOffsets.size() - p.uniformOffsets.size()] * p.registerBytes;
 }
 
 void TileRunner::load(const TileProgram::Load& load, int64_t start, int64_t n, bool inPlace) {

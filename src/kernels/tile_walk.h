@@ -8,7 +8,8 @@
 
 namespace popxl::kernels {
 
-/// One operand seen along the row-major positions of a space: its own dimensions, merged where its strides allow.
+/// One operand seen along the row-major positions of a space: its own dimensions, merged where its strides
+/// allow.
 class Walk {
  public:
   Walk() = default;
@@ -22,12 +23,15 @@ class Walk {
   /// Size of the innermost merged dimension.
   int64_t inner() const { return sizes_.empty() ? 1 : sizes_.back(); }
   /// p when the operand repeats itself every p positions, p elements side by side; 0 otherwise.
-  int64_t period() const { return sizes_.size() == 2 && strides_[0] == 0 && strides_[1] == 1 ? sizes_[1] : 0; }
+  int64_t period() const {
+    return sizes_.size() == 2 && strides_[0] == 0 && strides_[1] == 1 ? sizes_[1] : 0;
+  }
   /// Highest element that is touched, and lowest (strides may be negative).
   int64_t highest() const;
   int64_t lowest() const;
 
-  /// Calls f(element, stride, count) for runs of equal stride that cover positions [start, start + n) in order.
+  /// Calls f(element, stride, count) for runs of equal stride that cover positions [start, start + n) in
+  /// order.
   template <class F>
   void forRuns(int64_t start, int64_t n, const F& f) const;
 
