@@ -1,5 +1,6 @@
 """Float8 data on the host: conversions, and the choice of a scale."""
 
+import math
 import sys
 from typing import Any, List, NamedTuple, Optional, Tuple
 
@@ -126,18 +127,21 @@ def calculate_metric_mse(
     Returns:
         Error and bias; of several equally good ones the middle one.
     """
-    powers = np.asarray(limits)
-    weight = powers**2 * histogram[1:]
-    below = np.concatenate(([0.0], np.cumsum(weight)))
-    starts = np.asarray(src_bias_starting_indices)
-    ends = np.minimum(starts + candidate.format_span, len(limits))
-    errors = below[starts] + (below[ends] - below[starts]) * candidate.quantisation_error
-    for i, end in enumerate(ends):
-        # Values beyond the format's largest power of two become that power.
-        errors[i] += np.sum((powers[end:] - powers[end - 1]) ** 2 * histogram[end + 1 :])
-    lowest = float(errors.min())
-    best = np.flatnonzero(errors <= lowest * (1 + 1e-9))
-    return lowest, int(best[len(best) // 2]) + min_scaling_bias
+    span, noise = candidate.format_span, candidate.quantisation_error
+    shares = [(i, power, share) for i, (power, share) in enumerate(zip(limits, histogram[1:])) if share != 0]
+
+    def error_from(start: int) -> float:
+        end = min(start + span, len(limits))
+        # Exact sums: the terms differ by many orders of magnitude, and equally good scales must give equal errors.
+        return math.fsum(
+            share * (power**2 if i < start else power**2 * noise if i < end else (power - limits[end - 1]) ** 2)
+            for i, power, share in shares
+        )
+
+    errors = [error_from(int(start)) for start in src_bias_starting_indices]
+    lowest = min(errors)
+    best = [i for i, error in enumerate(errors) if error == lowest]
+    return lowest, best[len(best) // 2] + min_scaling_bias
 
 
 def calculate_candidate_metric(
