@@ -10,10 +10,9 @@
 namespace popxl::kernels {
 
 /// An elementwise group: `expr` at every position of `space`. inputs[i] is read with broadcasting to `space`
-/// (its Layout has its own shape; scalar elements addressed by Node::element index its buffer in elements,
-/// which may have any shape if it is read by element only); outputs[j] has shape `space` and receives
-/// expr.outputs()[j] rounded to its dtype. An output may be the same memory as an input of equal layout (in
-/// place).
+/// (its Layout has its own shape, any shape if only single elements of it are read; Node::element counts
+/// elements in its memory); outputs[j] has shape `space` and receives expr.outputs()[j] rounded to its dtype.
+/// An output may be the same memory as an input of equal layout (in place).
 struct ElementwiseSpec {
   Expr expr;
   Shape space;
@@ -35,9 +34,9 @@ void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* c
 enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kSumSquare, kL1, kL2, kLogSum, kLogSumExp };
 
 /// Reduces `expr` (one output) over `axes` of `space` (empty axes: an elementwise copy). `out` has the shape
-/// of `space` with the axes kept as 1 (any layout equal to that after dropping them). Accumulates in float32
-/// (float64 for float64 inputs, 64-bit integers wrap to the output type) by one fixed tree that depends on
-/// shapes alone.
+/// of `space` with the axes kept as 1 (any layout equal to that after dropping them); `expr` draws no random
+/// bits. Accumulates in float32 (float64 for float64 inputs, 64-bit integers wrap to the output type) by one
+/// fixed tree that depends on shapes alone.
 struct ReduceSpec {
   Reduction kind;
   Expr expr;

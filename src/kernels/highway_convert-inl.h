@@ -93,26 +93,20 @@ struct PlainStorage {
   static HWY_INLINE C read(M v) { return static_cast<C>(v); }
   static HWY_INLINE M write(C v) { return static_cast<M>(v); }
 };
-template <>
-struct Storage<DType::kFloat32> : PlainStorage<float, float> {};
-template <>
-struct Storage<DType::kFloat64> : PlainStorage<double, double> {};
-template <>
-struct Storage<DType::kInt8> : PlainStorage<int8_t, int32_t> {};
-template <>
-struct Storage<DType::kInt16> : PlainStorage<int16_t, int32_t> {};
-template <>
-struct Storage<DType::kInt32> : PlainStorage<int32_t, int32_t> {};
-template <>
-struct Storage<DType::kInt64> : PlainStorage<int64_t, int64_t> {};
-template <>
-struct Storage<DType::kUInt8> : PlainStorage<uint8_t, uint32_t> {};
-template <>
-struct Storage<DType::kUInt16> : PlainStorage<uint16_t, uint32_t> {};
-template <>
-struct Storage<DType::kUInt32> : PlainStorage<uint32_t, uint32_t> {};
-template <>
-struct Storage<DType::kUInt64> : PlainStorage<uint64_t, uint64_t> {};
+#undef POPXL_PLAIN
+#define POPXL_PLAIN(dtype, memory, compute) \
+  template <>                               \
+  struct Storage<DType::dtype> : PlainStorage<memory, compute> {}
+POPXL_PLAIN(kFloat32, float, float);
+POPXL_PLAIN(kFloat64, double, double);
+POPXL_PLAIN(kInt8, int8_t, int32_t);
+POPXL_PLAIN(kInt16, int16_t, int32_t);
+POPXL_PLAIN(kInt32, int32_t, int32_t);
+POPXL_PLAIN(kInt64, int64_t, int64_t);
+POPXL_PLAIN(kUInt8, uint8_t, uint32_t);
+POPXL_PLAIN(kUInt16, uint16_t, uint32_t);
+POPXL_PLAIN(kUInt32, uint32_t, uint32_t);
+POPXL_PLAIN(kUInt64, uint64_t, uint64_t);
 template <>
 struct Storage<DType::kBool> {
   using M = uint8_t;

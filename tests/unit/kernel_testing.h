@@ -123,26 +123,6 @@ void fillRandom(Buffer& buffer, Rng& rng, bool specials = false) {
   }
 }
 
-/// Distance in units of the last place of float32 at `expected`; special values must agree.
-inline double ulpDistance(float actual, double expected) {
-  const auto rounded = static_cast<float>(expected);
-  if (std::isnan(actual) || std::isnan(expected))
-    return std::isnan(actual) && std::isnan(expected) ? 0 : 1e30;
-  if (std::isinf(actual) || std::isinf(rounded)) {
-    if (actual == rounded) return 0;
-    // One side may round to the largest float.
-    const float largest = std::numeric_limits<float>::max();
-    return std::fabs(actual) >= largest && std::fabs(rounded) >= largest &&
-                   std::signbit(actual) == std::signbit(rounded)
-               ? 1
-               : 1e30;
-  }
-  int exponent = 0;
-  std::frexp(expected, &exponent);
-  const double unit = std::ldexp(1.0, std::max(exponent - 24, -149));
-  return std::fabs(static_cast<double>(actual) - expected) / unit;
-}
-
 /// Runs `body` with every SIMD target that this machine has.
 template <class F>
 void forEachTarget(const F& body) {

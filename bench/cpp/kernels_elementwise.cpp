@@ -1,0 +1,141 @@
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/elementwise.h"
+#include "kernels/parallel.h"
+
+// Elementwise kernels and reductions. The argument is the number of threads; "ns" is the time per position.
+
+namespace popxl::kernels {
+namespace {
+
+/// 64-byte aligned memory of one operand, small positive numbers.
+class Operand {
+ public:
+  explicit Operand(const Layout& layout) : memory_(static_cast<size_t>(layout.bytes() / 64 + 1)) {
+    if (layout.dtype != DType::kFloat32) return;
+    auto* values = reinterpret_cast<float*>(data());
+    for (int64_t i = 0; i < layout.numElements(); ++i) values[i] = static_cast<float>(i % 1000) * 0.004f;
+  }
+  std::byte* data() { return memory_[0].bytes; }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> memory_;
+};
+
+/// Operands that appear in `same` (output, input) share memory.
+void run(benchmark::State& state, const Kernel& kernel, std::vector<Layout> layouts, int64_t positions,
+         int64_t bytes, const std::vector<std::pair<size_t, size_t>>& same = {}) {
+  if (kernel.scratchBytes() > 0) layouts.emplace_back(DType::kInt8, Shape{kernel.scratchBytes()});
+  std::vector<Operand> memory;
+  std::vector<std::byte*> operands;
+  for (const Layout& l : layouts) memory.emplace_back(l);
+  for (Operand& o : memory) operands.push_back(o.data());
+  for (const auto& [to, from] : same) operands[to] = operands[from];
+  const int before = threadCount();
+  setThreadCount(static_cast<int>(state.range(0)));
+  for (auto _ : state) kernel.run(operands);
+  setThreadCount(before);
+  state.SetBytesProcessed(state.iterations() * bytes);
+  state.counters["ns"] = benchmark::Counter(static_cast<double>(state.iterations() * positions) * 1e-9,
+                                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void elementwise(benchmark::State& state, ElementwiseSpec spec,
+                 const std::vector<std::pair<size_t, size_t>>& same = {}) {
+  std::vector<Layout> layouts = spec.inputs;
+  layouts.insert(layouts.end(), spec.outputs.begin(), spec.outputs.end());
+  int64_t bytes = 0;
+  for (const Layout& l : layouts) bytes += l.bytes();
+  const int64_t positions = numElements(spec.space);
+  run(state, *makeElementwise(std::move(spec)), std::move(layouts), positions, bytes, same);
+}
+
+Layout f32(Shape shape) { return Layout(DType::kFloat32, std::move(shape)); }
+
+void add(benchmark::State& state, int64_t n) {
+  ElementwiseSpec spec{.expr = {}, .space = {n}, .inputs = {f32({n}), f32({n})}, .outputs = {f32({n})}};
+  spec.expr.outputs() = {(input(spec.expr, 0, VType::kF32) + input(spec.expr, 1, VType::kF32)).id};
+  elementwise(state, std::move(spec));
+}
+
+void primitive(benchmark::State& state, Prim prim) {
+  const int64_t n = 16 * 1024;
+  ElementwiseSpec spec{.expr = {}, .space = {n}, .inputs = {f32({n}), f32({n})}, .outputs = {f32({n})}};
+  const Val x = input(spec.expr, 0, VType::kF32), y = input(spec.expr, 1, VType::kF32);
+  spec.expr.outputs() = {(arity(prim) == 2 ? binary(prim, x, y) : unary(prim, x)).id};
+  elementwise(state, std::move(spec));
+}
+
+void geluTanh(benchmark::State& state, DType dtype) {
+  const Shape space = {1024, 3072};
+  ElementwiseSpec spec{.expr = {},
+                       .space = space,
+                       .inputs = {Layout(dtype, space), Layout(dtype, {3072})},
+                       .outputs = {Layout(dtype, space)}};
+  const Val x = input(spec.expr, 0, VType::kF32) + input(spec.expr, 1, VType::kF32);
+  const Val y = x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.7978845608028654) + 1.0);
+  spec.expr.outputs() = {y.id};
+  elementwise(state, std::move(spec));
+}
+
+void adam(benchmark::State& state) {
+  const int64_t n = 10'000'000;
+  ElementwiseSpec spec{.expr = {},
+                       .space = {n},
+                       .inputs = {f32({n}), f32({n}), f32({n}), f32({n}), f32({})},
+                       .outputs = {f32({n}), f32({n}), f32({n})}};
+  Expr& e = spec.expr;
+  const Val w = input(e, 0, VType::kF32), g = input(e, 1, VType::kF32), m = input(e, 2, VType::kF32);
+  const Val v = input(e, 3, VType::kF32), rate = input(e, 4, VType::kF32);
+  const Val m2 = m * 0.9 + g * 0.1, v2 = v * 0.999 + g * g * 0.001;
+  e.outputs() = {(w - rate * m2 / (sqrt(v2) + 1e-8)).id, m2.id, v2.id};
+  elementwise(state, std::move(spec), {{5, 0}, {6, 2}, {7, 3}});
+}
+
+void reduce(benchmark::State& state, Reduction kind, Shape space, std::vector<int64_t> axes) {
+  Shape kept = space;
+  for (const int64_t axis : axes) kept[static_cast<size_t>(axis)] = 1;
+  ReduceSpec spec{
+      .kind = kind, .expr = {}, .space = space, .inputs = {f32(space)}, .axes = axes, .out = f32(kept)};
+  spec.expr.outputs() = {input(spec.expr, 0, VType::kF32).id};
+  run(state, *makeReduce(spec), {spec.inputs[0], spec.out}, numElements(space), spec.inputs[0].bytes());
+}
+
+BENCHMARK_CAPTURE(add, scalar, 1)->Arg(1);
+BENCHMARK_CAPTURE(add, 1000, 1000)->Arg(1);
+BENCHMARK_CAPTURE(add, 1M, 1 << 20)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(add, 16M, 1 << 24)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(primitive, exp, Prim::kExp)->Arg(1);
+BENCHMARK_CAPTURE(primitive, log, Prim::kLog)->Arg(1);
+BENCHMARK_CAPTURE(primitive, tanh, Prim::kTanh)->Arg(1);
+BENCHMARK_CAPTURE(primitive, erf, Prim::kErf)->Arg(1);
+BENCHMARK_CAPTURE(primitive, sin, Prim::kSin)->Arg(1);
+BENCHMARK_CAPTURE(primitive, pow, Prim::kPow)->Arg(1);
+BENCHMARK_CAPTURE(geluTanh, f32, DType::kFloat32)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(geluTanh, f16, DType::kFloat16)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(adam)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(reduce, sum_all_4M, Reduction::kSum, {1 << 22}, {0})->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(reduce, sum_rows_1024x768, Reduction::kSum, {1024, 768}, {1})
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(reduce, sum_columns_1024x3072, Reduction::kSum, {1024, 3072}, {0})
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(reduce, max_rows_1024x768, Reduction::kMax, {1024, 768}, {1})->Arg(1);
+BENCHMARK_CAPTURE(reduce, bias_32x64x28x28, Reduction::kSum, {32, 64, 28, 28}, {0, 2, 3})
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(reduce, short_rows_200000x10, Reduction::kSum, {200000, 10}, {1})->Arg(1);
+
+}  // namespace
+}  // namespace popxl::kernels
