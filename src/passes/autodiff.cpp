@@ -99,7 +99,7 @@ class Differentiator {
     checkDifferentiable();
     fromRequired_ = reachableFrom(order_, required_);
     toProvided_ = reaching(order_, provided_);
-    checkStructuresHaveGradients();
+    checkOpsHaveGradients();
     differentiateCallees();
     gradGraph_ = &forward_.ir().createGraph(withoutSuffix(forward_.id()) + "_grad");
     try {
@@ -195,10 +195,10 @@ class Differentiator {
     }
   }
 
-  /// A loop or branch between required and provided that has no gradient rule is an error, not a silent zero.
-  void checkStructuresHaveGradients() const {
+  /// An op between required and provided that has no gradient rule is an error, not a silent zero.
+  void checkOpsHaveGradients() const {
     for (const Op* op : order_) {
-      if (op->def().grad != nullptr || op->calledGraphs().empty() || op->def().structure == ir::Structure::kCall) continue;
+      if (op->def().grad != nullptr || op->def().stopsGradient || op->def().structure == ir::Structure::kCall) continue;
       const bool reads = std::any_of(op->inputs().begin(), op->inputs().end(), [&](const Tensor* t) {
         return t != nullptr && isFloat(t->dtype()) && fromRequired_.contains(t);
       });

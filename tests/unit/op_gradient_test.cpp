@@ -150,6 +150,19 @@ TEST(OpGradient, ProductWithZeros) {
   }
 }
 
+TEST(OpGradient, AnOpWithoutARuleIsAnErrorAndNotZero) {
+  const Case c = {"nll_loss_with_softmax_grad",
+                  {in({2, 3}), constant(DType::kInt32, {2}, {0, 2}), constant(DType::kFloat64, {}, {1})}};
+  try {
+    Harness h(c);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kGraph);
+    EXPECT_NE(std::string(error.what()).find("`nll_loss_with_softmax_grad`"), std::string::npos)
+        << error.what();
+  }
+}
+
 /// A rule without a case here would go unchecked.
 TEST(OpGradient, EveryRuleHasACase) {
   std::set<std::string> covered = {"print_tensor"};  // the identity; prints
