@@ -18,7 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
 /// Without branches, so that loops vectorise where the CPU has no conversion instruction.
 HWY_INLINE float fromHalf(uint16_t bits) {
   const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
@@ -147,5 +146,4 @@ struct Storage<DType::kFloat8_152> : Storage8<DType::kFloat8_152> {};
 
 }  // namespace popxl::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
 #endif  // per-target include guard
