@@ -35,6 +35,12 @@ bool isOptimizerOp(const OpHandle& op) {
   return op->def().alwaysInplace || op->def().name.ends_with("updater");
 }
 
+nb::list aliases(const OpHandle& op) {
+  nb::list out;
+  for (const ir::Alias& alias : op->aliases()) out.append(nb::make_tuple(alias.output, alias.input));
+  return out;
+}
+
 nb::dict attributes(const OpHandle& op) {
   nb::dict out;
   for (size_t i = 0; i < op->attrs().size(); ++i) {
@@ -117,6 +123,7 @@ void bindOp(nb::module_& m) {
       .def(
           "declare_modified", [](const OpHandle& op, int32_t input) { op->declareModified(input); },
           nb::arg("operand"), "States that a call, repeat or conditional changes an operand.")
+      .def_prop_ro("aliases", &aliases, "Pairs (result, operand) that share memory.")
       .def("isOptimizerOp", &isOptimizerOp)
       .def_prop_ro("erased", [](const OpHandle& op) { return op->erased(); })
       .def_prop_ro(

@@ -4,7 +4,7 @@ import numpy as np
 
 import popxl
 from ops import references as ref
-from ops.case import SIGNED, Bad, Case, distinct, numbers, real
+from ops.case import SIGNED, Bad, Case, distinct, fixed, numbers, real
 from popart import popart_exception
 from popxl import ops
 
@@ -54,6 +54,39 @@ _MATMUL = [
         ("float16", "float32"),
         result_dtype="float32",
         tolerance=8,
+    ),
+]
+
+
+def _float8(*shape):
+    """float8_143 numbers of both signs, none of them NaN."""
+    return lambda rng: (
+        (rng.integers(0x20, 0x50, shape) + 0x80 * rng.integers(0, 2, shape))
+        .astype("u1")
+        .view(popxl.float8_143.as_numpy())
+    )
+
+
+_SCALE = fixed(2, "int32")
+_FLOAT8 = [
+    Case(
+        "matmul",
+        ops.matmul_pow2scaled,
+        [_float8(4, 5), _float8(5, 3), _SCALE],
+        lambda a, b, s: ref.float8(a) @ ref.float8(b) * 4,
+        "float8",
+        ("float16",),
+        strided=False,
+        bad=(Bad(lambda: ops.matmul_pow2scaled(_ones(2), _ones(2), _ones(2)), TypeError, "float8"),),
+    ),
+    Case(
+        "conv",
+        lambda x, w, s: ops.conv_pow2scaled(x, w, s, (1, 2)),
+        [_float8(2, 3, 5, 6), _float8(4, 3, 3, 2), _SCALE],
+        lambda x, w, s: ref.conv(ref.float8(x), ref.float8(w), (1, 2), (0, 0, 0, 0), (1, 1)) * 4,
+        "float8",
+        ("float16",),
+        strided=False,
     ),
 ]
 
@@ -251,4 +284,4 @@ _NORM = [
     _loss_grad("ignoring", 1.0, ignore_index=1),
 ]
 
-CASES = _MATMUL + _CONV + _POOL + _NORM
+CASES = _MATMUL + _FLOAT8 + _CONV + _POOL + _NORM

@@ -157,3 +157,11 @@ def adam_var_update(t, x, r1, r2, rate, limit=None):
     if limit is not None and r1 != 0 and r2 != 0 and limit != 0:
         ratio = min(math.sqrt(r1), limit) / math.sqrt(r2)
     return t - rate * ratio * x
+
+
+def float8(array):
+    """Values of float8_143 elements: sign, 4 bits of exponent with bias 8, 3 bits of fraction; no infinities."""
+    bits = array.view("u1").astype(int)
+    sign = np.where(bits & 0x80, -1.0, 1.0)
+    exponent, fraction = (bits >> 3) & 0xF, bits & 7
+    return sign * np.where(exponent > 0, (8 + fraction) * 2.0 ** (exponent - 11), fraction * 2.0**-10)
