@@ -130,7 +130,7 @@ struct RandomCase {
     rng.seed(seed);
     const int64_t rank = draw(5);
     for (int64_t i = 0; i < rank; ++i) spec.space.push_back(1 + draw(i == rank - 1 ? 40 : 9));
-    if (large) spec.space = {3, 17, 1 + draw(2000)};
+    if (large) spec.space = Shape{3, 17, 1 + draw(2000)};
     const DType floats[] = {DType::kFloat32, DType::kFloat32, DType::kFloat16, DType::kFloat8_143,
                             DType::kFloat8_152};
     std::vector<Val> pool;
