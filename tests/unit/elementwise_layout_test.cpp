@@ -40,7 +40,7 @@ TEST(ElementwiseLayout, TailsOfEveryLength) {
     for (int64_t n = 0; n <= 70; ++n) {
       for (int variant = 0; variant < 4; ++variant) {
         ElementwiseSpec spec;
-        spec.space = {n};
+        spec.space = Shape{n};
         const Layout l(DType::kFloat32, {n});
         spec.inputs = {l, l, l};
         spec.outputs = {l};
@@ -290,7 +290,7 @@ TEST(ElementwiseLayout, RowsOfEveryLengthPlusBias) {
   for (int64_t n = 1; n <= 70; ++n) {
     const int64_t rows = 20000 / n + 3;
     ElementwiseSpec spec;
-    spec.space = {rows, n};
+    spec.space = Shape{rows, n};
     spec.inputs = {Layout(DType::kFloat32, spec.space), Layout(DType::kFloat32, {n}),
                    Layout(DType::kFloat32, {rows, 1})};
     spec.outputs = {Layout(DType::kFloat32, spec.space)};
@@ -310,7 +310,7 @@ TEST(ElementwiseLayout, RowsOfEveryLengthPlusBias) {
 TEST(ElementwiseLayout, AdamInPlaceOverSeveralChunksAndThreads) {
   for (const int64_t n : {5, 16, 100000, 100007}) {
     ElementwiseSpec spec;
-    spec.space = {n};
+    spec.space = Shape{n};
     const Layout l(DType::kFloat32, {n});
     spec.inputs = {l, l, l, l, Layout(DType::kFloat32, {})};
     spec.outputs = {l, l, l};
@@ -348,7 +348,7 @@ TEST(ElementwiseLayout, AdamInPlaceOverSeveralChunksAndThreads) {
 TEST(ElementwiseLayout, SwapInPlace) {
   for (const int64_t n : {7, 64, 1000}) {
     ElementwiseSpec spec;
-    spec.space = {n};
+    spec.space = Shape{n};
     const Layout l(DType::kFloat32, {n});
     spec.inputs = {l, l};
     spec.outputs = {l, l};
@@ -374,7 +374,7 @@ TEST(ElementwiseLayout, StorageTypesWrapAndConvert) {
   forEachTarget([&] {
     for (const DType t : types) {
       ElementwiseSpec spec;
-      spec.space = {3, 111};
+      spec.space = Shape{3, 111};
       spec.inputs = {Layout(t, spec.space), Layout(t, {111})};
       spec.outputs = {Layout(t, spec.space), Layout(t, spec.space, {1, 3})};
       const Val a = input(spec.expr, 0, computeType(t)), b = input(spec.expr, 1, computeType(t));
@@ -390,7 +390,7 @@ TEST(ElementwiseLayout, StorageTypesWrapAndConvert) {
 
 TEST(ElementwiseLayout, RandomBitsArePhiloxOfThePosition) {
   ElementwiseSpec spec;
-  spec.space = {7, 9001};
+  spec.space = Shape{7, 9001};
   spec.inputs = {Layout(DType::kUInt32, {2}), Layout(DType::kUInt32, spec.space)};
   spec.outputs = {Layout(DType::kUInt32, spec.space), Layout(DType::kUInt32, spec.space)};
   const Val s0 = input(spec.expr, 0, VType::kU32, 0), s1 = input(spec.expr, 0, VType::kU32, 1);
@@ -407,7 +407,7 @@ TEST(ElementwiseLayout, RandomBitsArePhiloxOfThePosition) {
 
 TEST(ElementwiseLayout, ConstantAndScalarOutputsAreSpread) {
   ElementwiseSpec spec;
-  spec.space = {50, 3};
+  spec.space = Shape{50, 3};
   spec.inputs = {Layout(DType::kFloat32, {4})};
   spec.outputs = {Layout(DType::kFloat32, spec.space), Layout(DType::kFloat16, spec.space)};
   const Val third = input(spec.expr, 0, VType::kF32, 3);
@@ -423,7 +423,7 @@ TEST(ElementwiseLayout, ConstantAndScalarOutputsAreSpread) {
 
 TEST(ElementwiseLayout, ManyLiveValues) {
   ElementwiseSpec spec;
-  spec.space = {1000};
+  spec.space = Shape{1000};
   const Layout l(DType::kFloat32, spec.space);
   spec.inputs = {l};
   spec.outputs = {l};
