@@ -104,6 +104,16 @@ class Session:
             raise _core.popart_runtime_error("The session is not compiled, so its memory is not known.")
         return self._pb_session._engine.memory()
 
+    def program_text(self) -> str:
+        """The compiled program as a listing: graphs with their frames, one instruction a line, operands by address.
+
+        Raises:
+            popart_runtime_error: The session is not compiled.
+        """
+        if self._pb_session._engine is None:
+            raise _core.popart_runtime_error("The session is not compiled, so it has no program.")
+        return _core.program_text(self._pb_session._engine)
+
     def touched_memory(self) -> int:
         """Bytes of the session's memory that its runs have touched so far, as the system counts pages.
 
@@ -190,15 +200,8 @@ class Session:
                 )
             return array.view(wanted)
         array = data if isinstance(data, np.memmap) else to_numpy(data, downcast=downcast, copy=False)
-        if array.dtype == wanted:
-            return array
-        with np.errstate(invalid="ignore"):
-            converted = array.astype(wanted)
-        exact = array.dtype.kind in "iub" and wanted.kind in "iub" and np.array_equal(converted, array)
-        literal = not isinstance(data, np.ndarray) and not hasattr(data, "detach")
-        lossless = literal and np.array_equal(converted.astype(array.dtype), array)
-        if exact or lossless or (np.can_cast(array.dtype, wanted, "same_kind") and not array.dtype.kind == "b"):
-            return converted
+        if array.dtype == wanted or _converts(data, array, wanted):
+            return array.astype(wanted, copy=False)
         raise TypeError(f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}.")
 
     def weights_from_host(self) -> None:
@@ -394,6 +397,17 @@ class Session:
         if not self._was_attached.pop():
             self._device.detach()
             self._pb_session._release()
+
+
+def _converts(data: HostScalarTensor, array: np.ndarray, wanted: np.dtype) -> bool:
+    """Whether an input may be converted: to a dtype of its kind, or where no value changes."""
+    if array.dtype.kind != "b" and np.can_cast(array.dtype, wanted, "same_kind"):
+        return True
+    literal = not isinstance(data, np.ndarray) and not hasattr(data, "detach")
+    if array.dtype.kind not in ("biuf" if literal else "biu") or wanted.kind not in ("biuf" if literal else "biu"):
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))
 
 
 def _in_order(streams: Iterable[Any]) -> List[Any]:
