@@ -1,4 +1,5 @@
-"""The lower-level names that PopXL programs use: exceptions, devices, enums, and a session over stream ids."""
+"""The lower-level names that PopXL programs use: exceptions, devices, enums, and a session over stream
+ids."""
 
 import popxl as _popxl  # noqa: F401  (whichever of the two packages is imported first loads the core)
 from popxl._core import (

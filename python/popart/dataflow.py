@@ -6,7 +6,8 @@ import numpy as np
 
 
 class AnchorReturnType:
-    """Which values of a tensor are returned. Every one is: "All" is the only kind that programs of this package use."""
+    """Which values of a tensor are returned. Every one is: "All" is the only kind that programs of this
+    package use."""
 
     __slots__ = ("_name",)
 
@@ -33,7 +34,9 @@ class DataFlow:
     __slots__ = ("_batches_per_step", "_anchors")
 
     def __init__(
-        self, batchesPerStep: int = 1, anchorTensors: Optional[Mapping[str, Union[AnchorReturnType, str]]] = None
+        self,
+        batchesPerStep: int = 1,
+        anchorTensors: Optional[Mapping[str, Union[AnchorReturnType, str]]] = None,
     ) -> None:
         """Describes the transfers.
 
@@ -58,7 +61,8 @@ class DataFlow:
 
 
 class PyStepIO:
-    """Arrays for one run, by stream id: each load of a stream takes the next entry, each store fills the next."""
+    """Arrays for one run, by stream id: each load of a stream takes the next entry, each store fills the
+    next."""
 
     __slots__ = ("inputs", "outputs")
 

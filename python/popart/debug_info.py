@@ -27,8 +27,8 @@ def initializePoplarDebugInfo(filename: str, format: str = "json") -> None:
 
 
 def closePoplarDebugInfo() -> None:
-    """Ends the record and writes the file: an object with "contexts", one for each Ir, tensor and op that was made, and
-    "stringTable", to which file and function names in the contexts refer."""
+    """Ends the record and writes the file: an object with "contexts", one for each Ir, tensor and op that was
+    made, and "stringTable", to which file and function names in the contexts refer."""
     global _file
     if _file is None:
         return

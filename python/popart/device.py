@@ -39,7 +39,8 @@ class DeviceSelectionCriterion(enum.Enum):
 
 
 class DeviceInfo:
-    """A device to run on. As a context manager it is detached at the end; it is not attached at the beginning."""
+    """A device to run on. As a context manager it is detached at the end; it is not attached at the
+    beginning."""
 
     def __init__(self, kind: str, num_ipus: int = 1) -> None:
         """Describes a device.

@@ -64,7 +64,8 @@ class InferenceSession:
         have = (self._device._kind, self._device.numIpus)
         if have != self._compiled_for:
             raise _core.popart_runtime_error(
-                f"The session was compiled for {self._compiled_for[1]} device(s) of kind {self._compiled_for[0]!r}; it can't "
+                f"The session was compiled for {self._compiled_for[1]} device(s) of kind "
+                f"{self._compiled_for[0]!r}; it can't "
                 f"run on {have[1]} of kind {have[0]!r}."
             )
 
@@ -91,7 +92,8 @@ class InferenceSession:
         _core.log_debug("Writing weights to host complete.")
 
     def initAnchorArrays(self) -> Dict[str, np.ndarray]:
-        """Empty arrays for all streams to the host, by id: of shape (transfers, replicas, shape...), without 1s in front."""
+        """Empty arrays for all streams to the host, by id: of shape (transfers, replicas, shape...), without
+        1s in front."""
         lead = [n for n in (self._pb_ir.host_transfers, self._pb_ir.instance_replication_factor) if n != 1]
         streams = self._pb_ir.used_streams(_core.StreamDirection.DeviceToHost)
         return {t.id: np.empty((*lead, *t.shape), dtypes._BY_CODE[t.dtype_code].as_numpy()) for t in streams}

@@ -102,7 +102,11 @@ class VariableSettings:
         Args:
             num_replicas: Number of replicas.
         """
-        return num_replicas if self._retrieval_mode is VariableRetrievalMode.AllReplicas else len(self.groups(num_replicas))
+        return (
+            num_replicas
+            if self._retrieval_mode is VariableRetrievalMode.AllReplicas
+            else len(self.groups(num_replicas))
+        )
 
     def groups(self, num_replicas: int) -> List[List[int]]:
         """The replicas of each group.

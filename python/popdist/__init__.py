@@ -1,4 +1,5 @@
-"""The part of a process in a run over several: one instance with one replica, unless a launcher started the process."""
+"""The part of a process in a run over several: one instance with one replica, unless a launcher started the
+process."""
 
 import os
 from typing import Any

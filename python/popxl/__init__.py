@@ -1,7 +1,8 @@
 """Machine-learning programs as explicit graphs, which a session runs on any machine.
 
-A program is built in an `Ir`: functions of `popxl.ops` add ops to the graph that is entered with `with`, `Ir.create_graph`
-makes graphs of functions, `popxl.transforms` rewrites them, and a `Session` compiles and runs the result.
+A program is built in an `Ir`: functions of `popxl.ops` add ops to the graph that is entered with `with`,
+`Ir.create_graph` makes graphs of functions, `popxl.transforms` rewrites them, and a `Session` compiles and
+runs the result.
 """
 
 import os.path as _path

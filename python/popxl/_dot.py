@@ -26,7 +26,8 @@ def write_checkpoint(ir: "Ir", check: str) -> None:
 
 
 def to_dot(ir: "Ir") -> str:
-    """The program as a directed graph: a cluster for each graph, a node for each op and each tensor without one."""
+    """The program as a directed graph: a cluster for each graph, a node for each op and each tensor without
+    one."""
     lines = ["digraph program {", "  rankdir=TB;", "  node [shape=box];"]
     for number, graph in enumerate(ir._pb_ir.getAllGraphs()):
         lines.append(f"  subgraph cluster_{number} {{")

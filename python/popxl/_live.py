@@ -1,4 +1,5 @@
-"""The Irs in use, by number. It lies apart so that tensors find their Ir without loading the module of Irs."""
+"""The Irs in use, by number. It lies apart so that tensors find their Ir without loading the module of
+Irs."""
 
 import weakref
 from typing import TYPE_CHECKING

@@ -1,4 +1,5 @@
-"""Functions that make variables, constants and graph inputs; public as names of `popxl` and `popxl.tensor`."""
+"""Functions that make variables, constants and graph inputs; public as names of `popxl` and
+`popxl.tensor`."""
 
 from typing import TYPE_CHECKING, Iterable, Optional, Tuple
 
@@ -28,12 +29,12 @@ def variable(
 ) -> Variable:
     """Makes a variable: a tensor whose value the host sets and reads and the program changes.
 
-    Variables live in the main graph. A `np.memmap` is used where it lies, without a copy, and is updated when weights are
-    transferred to the host; one that is read-only switches this transfer off for the whole Ir.
+    Variables live in the main graph. A `np.memmap` is used where it lies, without a copy, and is updated when
+    weights are transferred to the host; one that is read-only switches this transfer off for the whole Ir.
 
     Args:
-        data: Its value: a number, nested lists, an array or a PyTorch tensor. With more than one replica group, one value
-            for each in a first dimension.
+        data: Its value: a number, nested lists, an array or a PyTorch tensor. With more than one replica
+            group, one value for each in a first dimension.
         dtype: Its element type; by default that of the data. Needed for float8 unless the data has it.
         name: Its name; made unique.
         downcast: Without `dtype`, 64-bit data becomes 32-bit.
@@ -46,8 +47,8 @@ def variable(
         The variable, of the data's shape without the dimension of groups.
 
     Raises:
-        ValueError: The current graph is not the main graph, the data does not have one value for each group, or a
-            `np.memmap` would have to be copied.
+        ValueError: The current graph is not the main graph, the data does not have one value for each group,
+            or a `np.memmap` would have to be copied.
         RuntimeError: No graph is entered.
     """
     graph = gcg()
@@ -59,7 +60,8 @@ def variable(
     array = to_numpy(data, dtype, downcast, not is_memmap, log2_scale, nan_on_overflow)
     if is_memmap and not grouping.is_const:
         _core.log_warn(
-            f"Variable {name or 't'}: you have passed np.memmap data and a non-const replica grouping. The values are "
+            f"Variable {name or 't'}: you have passed np.memmap data and a non-const replica grouping. The "
+            "values are "
             "copied, and the variable is treated as if it were made of an ordinary array."
         )
         is_memmap, array = False, np.array(array)
@@ -67,7 +69,8 @@ def variable(
     shape = array.shape if groups == 1 else array.shape[1:]
     if groups > 1 and array.shape[:1] != (groups,):
         raise ValueError(
-            f"The variable has {groups} replica groups; its data needs one value for each in the first dimension, and has "
+            f"The variable has {groups} replica groups; its data needs one value for each in the first "
+            "dimension, and has "
             f"shape {array.shape}."
         )
     element = dtypes.dtype.as_dtype(array.dtype)
@@ -84,7 +87,8 @@ def variable(
 def _require_main(graph: "Graph") -> None:
     if graph.id:
         raise ValueError(
-            f"A variable can't be made in graph {graph.id}: variables live in the main graph. Give the graph an input for "
+            f"A variable can't be made in graph {graph.id}: variables live in the main graph. Give the graph "
+            "an input for "
             "it (`popxl.graph_input`), or make a constant (`popxl.constant`)."
         )
 
@@ -101,7 +105,8 @@ def remote_variable(
     log2_scale: Optional[int] = None,
     nan_on_overflow: Optional[bool] = None,
 ) -> Variable:
-    """Makes a variable that is kept in a remote buffer; programs reach it with `ops.remote_load` and `remote_store`.
+    """Makes a variable that is kept in a remote buffer; programs reach it with `ops.remote_load` and
+    `remote_store`.
 
     Args:
         data: Its value, as for `variable`.
@@ -121,7 +126,9 @@ def remote_variable(
     Raises:
         ValueError: As for `variable`.
     """
-    made = variable(data, dtype, name, downcast, replica_grouping, retrieval_mode, log2_scale, nan_on_overflow)
+    made = variable(
+        data, dtype, name, downcast, replica_grouping, retrieval_mode, log2_scale, nan_on_overflow
+    )
     _place(made, remote_buffer, offset, False)
     return made
 
@@ -167,14 +174,17 @@ def remote_replica_sharded_variable(
     """
     replicas = gcg().ir.replication_factor
     if replicas <= 1:
-        raise ValueError(f"A replica sharded variable needs more than one replica; the replication factor is {replicas}.")
+        raise ValueError(
+            f"A replica sharded variable needs more than one replica; the replication factor is {replicas}."
+        )
     is_memmap = isinstance(data, np.memmap)
     array = data if is_memmap else to_numpy(data, dtype, downcast, False, log2_scale, nan_on_overflow)
     groups = replica_grouping.num_groups if replica_grouping else 1
     whole = array.shape[1:] if groups > 1 else array.shape
     if remote_buffer.meta_shape not in ((), whole):
         raise ValueError(
-            f"Remote buffer {remote_buffer.remote_buffer_id} holds shards of tensors of shape {remote_buffer.meta_shape}; "
+            f"Remote buffer {remote_buffer.remote_buffer_id} holds shards of tensors of shape "
+            f"{remote_buffer.meta_shape}; "
             f"this variable has shape {whole}."
         )
     made = remote_variable(
@@ -198,8 +208,8 @@ def replica_sharded_buffer(
         shape: Shape of a variable's data, with the dimension of groups if there is more than one.
         dtype: Its element type.
         replica_grouping: Its groups of replicas; by default one group of all.
-        shard_over: Number of replicas that a value is spread over; by default the whole group. With fewer, the value is
-            there several times in the group.
+        shard_over: Number of replicas that a value is spread over; by default the whole group. With fewer,
+            the value is there several times in the group.
         entries: How many variables the buffer holds.
 
     Returns:
@@ -214,7 +224,8 @@ def replica_sharded_buffer(
     shards = grouping.group_size if shard_over is None else shard_over
     if shards < 1 or shards > grouping.group_size or grouping.group_size % shards != 0:
         raise ValueError(
-            f"A value can be sharded over a divisor of the group's {grouping.group_size} replicas, not over {shards}. "
+            f"A value can be sharded over a divisor of the group's {grouping.group_size} replicas, not over "
+            f"{shards}. "
             "Without a replica grouping all replicas are one group."
         )
     whole = tuple(shape[1:] if grouping.num_groups > 1 else shape)
@@ -298,7 +309,9 @@ def constant(
     """
     graph = gcg()
     if dtype is None and getattr(data, "dtype", None) in _FLOAT8_ARRAYS:
-        raise TypeError("A constant made of float8 data needs its `dtype`: popxl.float8_143 or popxl.float8_152.")
+        raise TypeError(
+            "A constant made of float8 data needs its `dtype`: popxl.float8_143 or popxl.float8_152."
+        )
     array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
     element = dtypes.dtype.as_dtype(array.dtype) if dtype is None else dtype
     return Tensor._from_pb_tensor(

@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NO_GRAPH = (
-    "No graph is entered. Put the code inside `with ir.main_graph:` (or another graph), or into a function that is "
+    "No graph is entered. Put the code inside `with ir.main_graph:` (or another graph), or into a function "
+    "that is "
     "passed to `ir.create_graph`."
 )
-_MODES = {True: _core.SequenceMode.Ordered, False: _core.SequenceMode.Unordered, "pass": _core.SequenceMode.Pass}
+_MODES = {
+    True: _core.SequenceMode.Ordered,
+    False: _core.SequenceMode.Unordered,
+    "pass": _core.SequenceMode.Pass,
+}
 
 
 class _Entered(threading.local):
@@ -193,8 +198,8 @@ def in_sequence(mode: Union[bool, str] = True) -> Iterator[Union[bool, str]]:
     """Orders the ops made inside. Works as a `with` block and as a decorator.
 
     Args:
-        mode: True: they run in the order in which they are made. False: they run in any order; inside a block of mode
-            True they count as one op of that block. "pass": nothing is said about them.
+        mode: True: they run in the order in which they are made. False: they run in any order; inside a block
+            of mode True they count as one op of that block. "pass": nothing is said about them.
 
     Raises:
         TypeError: `mode` is None.
@@ -269,7 +274,8 @@ def get_source_location(offset: int) -> Tuple[str, str, int]:
 
 
 def op_debug_context(name: Union[str, _Function]) -> Any:
-    """Decorates a function that makes ops. Each op records its place by itself, so the function is returned as it is.
+    """Decorates a function that makes ops. Each op records its place by itself, so the function is returned
+    as it is.
 
     Args:
         name: The function, or a name for it.

@@ -18,13 +18,16 @@ np_dtype_float8_152 = np.dtype([("float8_152", "u1")])
 
 
 class dtype:
-    """An element type. The instances are names of this module and of `popxl`: `popxl.float32`, `popxl.int8`, ..."""
+    """An element type. The instances are names of this module and of `popxl`: `popxl.float32`, `popxl.int8`,
+    ..."""
 
     __slots__ = ("_name", "_kind", "_signed", "_np_type", "_torch_name", "_code", "__weakref__")
 
     def __init__(self) -> None:
         """Raises TypeError: the element types exist already."""
-        raise TypeError(f"Cannot create {self.__module__}.dtype instances; use popxl.float32, popxl.int32 and so on.")
+        raise TypeError(
+            f"Cannot create {self.__module__}.dtype instances; use popxl.float32, popxl.int32 and so on."
+        )
 
     @property
     def is_complex(self) -> builtins.bool:
@@ -62,8 +65,8 @@ class dtype:
         """The type that something stands for.
 
         Args:
-            type_value: A dtype, its name, a Python type (bool, int, float), a NumPy dtype, scalar type or array, or a
-                PyTorch dtype.
+            type_value: A dtype, its name, a Python type (bool, int, float), a NumPy dtype, scalar type or
+                array, or a PyTorch dtype.
 
         Returns:
             The dtype; int gives int64 and float gives float32.

@@ -74,8 +74,8 @@ def log_histogram(src: np.ndarray, ftype: FpDef) -> Tuple[np.ndarray, List[float
         ftype: Format whose powers of two are used.
 
     Returns:
-        Counts and limits: count 0 is of values below limits[0], count i of values in [limits[i-1], 2 * limits[i-1]), the
-        last of all from the last limit on.
+        Counts and limits: count 0 is of values below limits[0], count i of values in [limits[i-1], 2 *
+        limits[i-1]), the last of all from the last limit on.
     """
     smallest, largest = find_exponential_range(ftype)
     limits = [2.0**exponent for exponent in range(smallest, largest)]
@@ -114,14 +114,18 @@ class CandidateConfig:
 
 
 def calculate_metric_mse(
-    histogram: np.ndarray, limits: List[float], src_bias_starting_indices: np.ndarray, candidate: CandidateConfig
+    histogram: np.ndarray,
+    limits: List[float],
+    src_bias_starting_indices: np.ndarray,
+    candidate: CandidateConfig,
 ) -> Tuple[float, int]:
     """The scaling bias with the least mean square error.
 
     Args:
         histogram: Shares of values as `log_histogram` counts them.
         limits: Its limits.
-        src_bias_starting_indices: For each bias from `min_scaling_bias` up, the first limit that the format covers.
+        src_bias_starting_indices: For each bias from `min_scaling_bias` up, the first limit that the format
+            covers.
         candidate: The format.
 
     Returns:
@@ -132,9 +136,11 @@ def calculate_metric_mse(
 
     def error_from(start: int) -> float:
         end = min(start + span, len(limits))
-        # Exact sums: the terms differ by many orders of magnitude, and equally good scales must give equal errors.
+        # Exact sums: the terms differ by many orders of magnitude, and equally good scales must give equal
+        # errors.
         return math.fsum(
-            share * (power**2 if i < start else power**2 * noise if i < end else (power - limits[end - 1]) ** 2)
+            share
+            * (power**2 if i < start else power**2 * noise if i < end else (power - limits[end - 1]) ** 2)
             for i, power, share in shares
         )
 
@@ -220,7 +226,8 @@ def host_pow2scale_cast_to_fp8(
         src: float16, float32 or float64 data; an array, a PyTorch tensor, a number or nested lists.
         dtype: popxl.float8_143 or popxl.float8_152.
         log2_scale: An integer in [-32, 32).
-        nan_on_overflow: What is too large becomes NaN, else the largest number; infinity becomes NaN in any case.
+        nan_on_overflow: What is too large becomes NaN, else the largest number; infinity becomes NaN in any
+            case.
 
     Returns:
         An array of the data's shape with the structured dtype of the format.
@@ -231,13 +238,17 @@ def host_pow2scale_cast_to_fp8(
     array = _as_array(src)
     _check_float8(dtype)
     if array.dtype not in (np.float16, np.float32, np.float64):
-        raise RuntimeError(f"Data of type {array.dtype} can't become {dtype}; use float16, float32 or float64.")
+        raise RuntimeError(
+            f"Data of type {array.dtype} can't become {dtype}; use float16, float32 or float64."
+        )
     flat = np.ascontiguousarray(array, dtype=np.float64).reshape(-1)
     encoded = _core.to_float8(flat, dtype, log2_scale, nan_on_overflow)
     return encoded.view(dtype.as_numpy()).reshape(array.shape)
 
 
-def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: Optional[dtype_] = None, log2_scale: int = 0) -> np.ndarray:
+def host_pow2scale_cast_from_fp8(
+    src: np.ndarray, dtype: Optional[dtype_] = None, log2_scale: int = 0
+) -> np.ndarray:
     """Converts float8 data: `cast(src, dtype) * 2**log2_scale`.
 
     Args:
@@ -252,12 +263,16 @@ def host_pow2scale_cast_from_fp8(src: np.ndarray, dtype: Optional[dtype_] = None
         RuntimeError: The data is not float8, or the target has another dtype.
     """
     if src.dtype not in (np_dtype_float8_143, np_dtype_float8_152):
-        raise RuntimeError(f"Data of type {src.dtype} is not float8: it needs one of the structured dtypes of popxl.dtypes.")
+        raise RuntimeError(
+            f"Data of type {src.dtype} is not float8: it needs one of the structured dtypes of popxl.dtypes."
+        )
     if dtype not in (float16, float32, float64):
         raise RuntimeError(f"The dtype must be popxl.float16, popxl.float32 or popxl.float64, not {dtype}.")
     values = _VALUES.get(src.dtype)
     if values is None:
-        values = _VALUES[src.dtype] = np.array(_core.float8_values(dtype_.as_dtype(src.dtype)), dtype=np.float64)
+        values = _VALUES[src.dtype] = np.array(
+            _core.float8_values(dtype_.as_dtype(src.dtype)), dtype=np.float64
+        )
     bits = np.ascontiguousarray(src).view(np.uint8).reshape(src.shape)
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.ldexp(values[bits], log2_scale)).astype(dtype.as_numpy())

@@ -23,7 +23,9 @@ class Graph:
 
     def __init__(self) -> None:
         """Raises TypeError: graphs are made by an Ir."""
-        raise TypeError(f"Cannot create {self.__module__}.Graph instances using the constructor; use `ir.create_graph`.")
+        raise TypeError(
+            f"Cannot create {self.__module__}.Graph instances using the constructor; use `ir.create_graph`."
+        )
 
     @classmethod
     def _from_pb(cls, pb_graph: "_core.Graph") -> "Graph":

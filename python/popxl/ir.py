@@ -83,6 +83,27 @@ class Ir:
             raise RuntimeError(f"Ir {pb_ir.id} is no longer in use; was its popxl.Ir garbage collected?")
         return self
 
+    def to_text(self, locations: bool = True, elide_data_above: Optional[int] = None) -> str:
+        """The program as text that `from_text` reads.
+
+        Args:
+            locations: Whether ops say where in the user's program they were made.
+            elide_data_above: Bytes above which the data of a variable or constant is named by its size only;
+                such a text is for reading, `from_text` refuses it.
+        """
+        limit = 2**63 - 1 if elide_data_above is None else elide_data_above
+        return _core.to_text(self._pb_ir, locations, limit)
+
+    @classmethod
+    def from_text(cls, text: str) -> "Ir":
+        """The program that a text describes (docs/ir.md).
+
+        Raises:
+            ValueError: The text is not well formed; the message shows line, column and what was expected.
+            popart_exception: An op in it does not accept its operands.
+        """
+        return cls._wrap(_core.from_text(text))
+
     @property
     def id(self) -> int:
         """Number of the Ir, unique in the process."""
@@ -101,14 +122,15 @@ class Ir:
     ) -> Graph:
         """Makes a graph from a function or a `Module`.
 
-        The function is called once, with the new graph as current graph. Where `args` and `kwargs` hold a tensor or a
-        `TensorSpec`, it gets an input of the graph of the same shape and dtype, named after the parameter; by reference
-        if the parameter is annotated with `TensorByRef`. Lists, tuples, `*args` and `**kwargs` of tensors give an input
-        for each, and lists arrive as lists. Everything else arrives as it is. Inputs come in the order of the
-        signature, then those that the function makes with `graph_input`.
+        The function is called once, with the new graph as current graph. Where `args` and `kwargs` hold a
+        tensor or a `TensorSpec`, it gets an input of the graph of the same shape and dtype, named after the
+        parameter; by reference if the parameter is annotated with `TensorByRef`. Lists, tuples, `*args` and
+        `**kwargs` of tensors give an input for each, and lists arrive as lists. Everything else arrives as it
+        is. Inputs come in the order of the signature, then those that the function makes with `graph_input`.
 
         Args:
-            fn: The function or Module; it returns None, a tensor or an iterable of tensors, the graph's outputs.
+            fn: The function or Module; it returns None, a tensor or an iterable of tensors, the graph's
+                outputs.
             args: Positional arguments for it.
             kwargs: Keyword arguments for it.
 
@@ -123,7 +145,9 @@ class Ir:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ValueError(f"The arguments do not match the signature of {qualname}{signature}: {error}.") from error
+            raise ValueError(
+                f"The arguments do not match the signature of {qualname}{signature}: {error}."
+            ) from error
         bound.apply_defaults()
         graph = Graph._from_pb(self._pb_ir.create_graph(qualname.replace(".<locals>", "")))
         try:
@@ -150,8 +174,8 @@ class Ir:
     def dot_checkpoint(self, check: str, save_dir: Optional[Union[Path, str]] = None) -> None:
         """Writes the program in the Graphviz format, if the checkpoint is active.
 
-        Active are those that the environment variable POPART_DOT_CHECKS (names joined by ":") and the option `dotChecks`
-        name; "ALL" stands for all. Where neither is set, this activates all.
+        Active are those that the environment variable POPART_DOT_CHECKS (names joined by ":") and the option
+        `dotChecks` name; "ALL" stands for all. Where neither is set, this activates all.
 
         Args:
             check: Name of the checkpoint.
@@ -179,7 +203,8 @@ class Ir:
 
     @property
     def num_host_transfers(self) -> int:
-        """How many tensors each stream transfers in one run of a session, 1 by default. Set it before making a session."""
+        """How many tensors each stream transfers in one run of a session, 1 by default. Set it before making
+        a session."""
         return self._pb_ir.host_transfers
 
     @num_host_transfers.setter
@@ -196,7 +221,9 @@ class Ir:
     @replication_factor.setter
     def replication_factor(self, value: int) -> None:
         if self._pb_ir.session_made:
-            raise RuntimeError(f"The replication factor of Ir {self.id} can't change once a session was made of it.")
+            raise RuntimeError(
+                f"The replication factor of Ir {self.id} can't change once a session was made of it."
+            )
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise ValueError(f"The replication factor must be a positive integer, not {value!r}.")
         options = self._pb_ir.getSessionOptions()
@@ -228,7 +255,8 @@ class Ir:
         """Groups the replicas as a list says.
 
         Args:
-            assignment: The group of each replica. Groups have one size and are numbered in order of first appearance.
+            assignment: The group of each replica. Groups have one size and are numbered in order of first
+                appearance.
 
         Raises:
             ValueError: The list does not meet that.
@@ -256,7 +284,9 @@ def _signature_of(fn: Any) -> Tuple[inspect.Signature, str]:
     if isinstance(fn, Module):
         return inspect.signature(fn.build), type(fn).__qualname__
     if not callable(fn) or not hasattr(fn, "__qualname__"):
-        raise TypeError(f"A graph is made from a function or a popxl.Module, not from {fn!r} of type {type(fn)}.")
+        raise TypeError(
+            f"A graph is made from a function or a popxl.Module, not from {fn!r} of type {type(fn)}."
+        )
     return inspect.signature(fn, follow_wrapped=True), fn.__qualname__
 
 
@@ -280,7 +310,9 @@ def _as_inputs(name: str, value: Any, parameter: inspect.Parameter, annotation: 
     if isinstance(value, dict) and variadic:
         return _inputs_of_items(name, value, annotation is TensorByRef, value)
     if isinstance(value, (list, tuple)):
-        in_list = typing.get_origin(annotation) in (list, tuple) and typing.get_args(annotation)[:1] == (TensorByRef,)
+        in_list = typing.get_origin(annotation) in (list, tuple) and typing.get_args(annotation)[:1] == (
+            TensorByRef,
+        )
         named = {f"{name}_{i}": item for i, item in enumerate(value)}
         made = _inputs_of_items(name, named, annotation is TensorByRef if variadic else in_list, value)
         return value if made is named else list(made.values())
@@ -293,7 +325,9 @@ def _inputs_of_items(name: str, items: Dict[str, Any], by_ref: bool, given: Any)
     if not any(shaped):
         return items
     if not all(shaped):
-        raise TypeError(f"Argument {name} mixes tensors with other values, which a graph can't be made of: {given!r}.")
+        raise TypeError(
+            f"Argument {name} mixes tensors with other values, which a graph can't be made of: {given!r}."
+        )
     return {key: _make_input(key, item, by_ref) for key, item in items.items()}
 
 
@@ -312,6 +346,7 @@ def _outputs_of(returned: Any, qualname: str) -> List[Tensor]:
             return outputs
         returned = outputs
     raise ValueError(
-        f"The function {qualname} of a graph must return None, a tensor or an iterable of tensors, not {returned!r} of type "
+        f"The function {qualname} of a graph must return None, a tensor or an iterable of tensors, not "
+        f"{returned!r} of type "
         f"{type(returned)}."
     )

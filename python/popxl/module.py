@@ -6,8 +6,8 @@ from typing import Any
 class Module:
     """Base of a class whose `build` method describes a graph.
 
-    An object of the class is passed to `Ir.create_graph` in place of a function; it may keep the graph's inputs, made
-    with `popxl.graph_input`, as attributes.
+    An object of the class is passed to `Ir.create_graph` in place of a function; it may keep the graph's
+    inputs, made with `popxl.graph_input`, as attributes.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

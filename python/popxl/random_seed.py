@@ -25,8 +25,8 @@ def create_seeds(
         replicas: Number of replicas.
 
     Returns:
-        uint32 array of shape (batches_per_step, gradient_accumulation_factor, replicas, 2) without the dimensions of
-        size 1; each seed is two uint32, the more significant one first.
+        uint32 array of shape (batches_per_step, gradient_accumulation_factor, replicas, 2) without the
+        dimensions of size 1; each seed is two uint32, the more significant one first.
     """
     shape = (batches_per_step, gradient_accumulation_factor, replicas)
     generator = np.random.default_rng(seed + offset)

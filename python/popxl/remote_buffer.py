@@ -27,7 +27,9 @@ class RemoteBuffer:
         self._meta_shape: Tuple[int, ...] = ()
         self._remote_buffer_id = self._current_ir.add_remote_buffer(tensor_shape, tensor_dtype, entries)
 
-    def set_remote_buffer_info(self, tensor_dtype: dtype, tensor_shape: Tuple[int, ...], entries: int) -> None:
+    def set_remote_buffer_info(
+        self, tensor_dtype: dtype, tensor_shape: Tuple[int, ...], entries: int
+    ) -> None:
         """Changes what the buffer holds.
 
         Args:
@@ -46,8 +48,8 @@ class RemoteBuffer:
 
         Args:
             t: The tensor.
-            num_shards: Number of parts that the tensor is stored in; with more than one its shape is compared with
-                `meta_shape`.
+            num_shards: Number of parts that the tensor is stored in; with more than one its shape is compared
+                with `meta_shape`.
 
         Raises:
             ValueError: Shape or dtype differ.
@@ -55,7 +57,8 @@ class RemoteBuffer:
         shape = self.tensor_shape if num_shards == 1 else self._meta_shape
         if t.shape != shape or t.dtype != self.tensor_dtype:
             raise ValueError(
-                f"Tensor {t.id} does not match buffer. Remote buffer {self._remote_buffer_id} holds {self.tensor_dtype} "
+                f"Tensor {t.id} does not match buffer. Remote buffer {self._remote_buffer_id} holds "
+                f"{self.tensor_dtype} "
                 f"of shape {shape}; the tensor is {t.dtype} of shape {t.shape}."
             )
 

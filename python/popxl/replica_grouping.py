@@ -18,8 +18,8 @@ _RETRIEVAL_MODES = {
 class ReplicaGrouping:
     """A partition of the replicas into groups of one size.
 
-    Made with `Ir.replica_grouping` or `Ir.replica_grouping_from_assignments`. A grouping has a constant stride when the
-    members of every group are the same distance apart.
+    Made with `Ir.replica_grouping` or `Ir.replica_grouping_from_assignments`. A grouping has a constant
+    stride when the members of every group are the same distance apart.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,8 @@ class ReplicaGrouping:
     _stride: Optional[int]
     _group_size: int
     _num_groups: int
-    #: The coarsest grouping of constant stride whose groups lie within those of this one; itself if it is constant.
+    #: The coarsest grouping of constant stride whose groups lie within those of this one; itself if it is
+    #: constant.
     const_rg: "ReplicaGrouping"
     #: For each group of `const_rg` the group of this one around it; None if this one is constant.
     to_device_map: Optional[List[int]]
@@ -54,12 +55,16 @@ class ReplicaGrouping:
     def _from_params(cls, ir: "Ir", stride: int = 1, group_size: Optional[int] = None) -> "ReplicaGrouping":
         replicas = ir.replication_factor
         if not 0 < stride <= replicas or replicas % stride != 0:
-            raise ValueError(f"The stride of a grouping of {replicas} replicas must be a divisor of {replicas}, not {stride}.")
+            raise ValueError(
+                f"The stride of a grouping of {replicas} replicas must be a divisor of {replicas}, not "
+                f"{stride}."
+            )
         if group_size is None:
             group_size = replicas // stride
         if not 0 < group_size <= replicas or replicas % group_size != 0:
             raise ValueError(
-                f"The group size of a grouping of {replicas} replicas must be a divisor of {replicas}, not {group_size}."
+                f"The group size of a grouping of {replicas} replicas must be a divisor of {replicas}, not "
+                f"{group_size}."
             )
         stride = int(stride) if group_size > 1 else 1
         if replicas % (stride * group_size) != 0:
@@ -94,7 +99,8 @@ class ReplicaGrouping:
 
     @classmethod
     def _refinement(cls, ir: "Ir", assignment: List[int], stride: int, largest: int) -> "ReplicaGrouping":
-        """The grouping of this stride with the largest groups that each lie in one group of the assignment."""
+        """The grouping of this stride with the largest groups that each lie in one group of the
+        assignment."""
         for size in range(largest, 1, -1):
             const = _try_constant(len(assignment), stride, size)
             if const is not None and len(set(zip(const, assignment))) == max(const) + 1:
@@ -104,7 +110,8 @@ class ReplicaGrouping:
     def _require_const(self, what: str) -> None:
         if not self.is_const:
             raise NotImplementedError(
-                f"{self} has no constant stride and therefore no {what}; `const_rg` is a grouping within it that has one."
+                f"{self} has no constant stride and therefore no {what}; `const_rg` is a grouping within it "
+                "that has one."
             )
 
     @property
@@ -134,7 +141,8 @@ class ReplicaGrouping:
 
     @property
     def assignment(self) -> List[int]:
-        """The group of each replica: for 8 replicas with stride 2 and group size 4, [0, 1, 0, 1, 0, 1, 0, 1]."""
+        """The group of each replica: for 8 replicas with stride 2 and group size 4, [0, 1, 0, 1, 0, 1, 0,
+        1]."""
         return self._assignment
 
     @property
@@ -143,9 +151,11 @@ class ReplicaGrouping:
         return self._stride is not None
 
     def transpose(self) -> "ReplicaGrouping":
-        """The grouping whose first group holds the first member of each group here, the second the second, and so on.
+        """The grouping whose first group holds the first member of each group here, the second the second,
+        and so on.
 
-        For example [0, 1, 0, 1, 2, 3, 2, 3] gives [0, 0, 1, 1, 0, 0, 1, 1]. The result may have no constant stride.
+        For example [0, 1, 0, 1, 2, 3, 2, 3] gives [0, 0, 1, 1, 0, 0, 1, 1]. The result may have no constant
+        stride.
         """
         seen = [0] * self._num_groups
         place = []
@@ -164,7 +174,9 @@ class ReplicaGrouping:
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, ReplicaGrouping):
-            raise TypeError(f"A popxl.ReplicaGrouping can't be compared with {other!r} of type {type(other)}.")
+            raise TypeError(
+                f"A popxl.ReplicaGrouping can't be compared with {other!r} of type {type(other)}."
+            )
         return self._ir == other._ir and self._assignment == other._assignment
 
     def __hash__(self) -> int:

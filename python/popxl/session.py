@@ -24,8 +24,8 @@ _FLOAT8 = (dtypes.float8_143, dtypes.float8_152)
 class Session:
     """A compiled program.
 
-    Inside `with session:` it is attached to a device, has its variables there, and runs. Contexts may be nested and
-    entered again; the variables keep their values.
+    Inside `with session:` it is attached to a device, has its variables there, and runs. Contexts may be
+    nested and entered again; the variables keep their values.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class Session:
 
         Args:
             ir: The program.
-            device_desc: "cpu", "ipu_model", "ipu_hw" or a device. All run on the CPU. With a device that is attached the
-                session is attached at once and has its variables.
-            weights_to_host_on_exit: Whether variables are copied to the host when the outermost context ends. Always off
-                when the program has a variable over a read-only `np.memmap`.
+            device_desc: "cpu", "ipu_model", "ipu_hw" or a device. All run on the CPU. With a device that is
+                attached the session is attached at once and has its variables.
+            weights_to_host_on_exit: Whether variables are copied to the host when the outermost context ends.
+                Always off when the program has a variable over a read-only `np.memmap`.
 
         Raises:
             popart_exception: Ops change a tensor and read it in no defined order.
@@ -49,7 +49,9 @@ class Session:
         self._user_ir = ir
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._has_read_only_memmap
         if weights_to_host_on_exit and ir._has_read_only_memmap:
-            _core.log_info("Weights are not copied to the host: the Ir has a variable over a read-only np.memmap.")
+            _core.log_info(
+                "Weights are not copied to the host: the Ir has a variable over a read-only np.memmap."
+            )
         if isinstance(device_desc, DeviceInfo):
             self._device = device_desc
         else:
@@ -65,8 +67,11 @@ class Session:
             self.weights_from_host()
 
     def _num_ipus(self) -> int:
-        """Devices that the program asks for: those that its ops name, for each replica, up to the next power of two."""
-        used = [op.getVirtualGraphId() for graph in self._user_ir._pb_ir.getAllGraphs() for op in graph.getOps()]
+        """Devices that the program asks for: those that its ops name, for each replica, up to the next power
+        of two."""
+        used = [
+            op.getVirtualGraphId() for graph in self._user_ir._pb_ir.getAllGraphs() for op in graph.getOps()
+        ]
         wanted = (max(used, default=0) + 1) * self._user_ir.instance_replication_factor
         return 1 << (max(1, wanted) - 1).bit_length()
 
@@ -105,7 +110,8 @@ class Session:
         return self._pb_session._engine.memory()
 
     def program_text(self) -> str:
-        """The compiled program as a listing: graphs with their frames, one instruction a line, operands by address.
+        """The compiled program as a listing: graphs with their frames, one instruction a line, operands by
+        address.
 
         Raises:
             popart_runtime_error: The session is not compiled.
@@ -143,7 +149,8 @@ class Session:
             downcast_inputs: As for `run_with_outputs`.
 
         Returns:
-            An array for each stream to the host that the program writes, as `create_host_outputs` describes them.
+            An array for each stream to the host that the program writes, as `create_host_outputs` describes
+            them.
 
         Raises:
             ValueError: As for `run_with_outputs`.
@@ -162,18 +169,23 @@ class Session:
         """Runs the program once and fills arrays with its outputs.
 
         Args:
-            inputs: For each stream from the host that the program reads, its data: an array, a PyTorch tensor, nested
-                lists or a number, of shape (num_host_transfers, instance_replication_factor, *stream.shape) without the
-                first or second dimension where it is 1. More transfers than the program takes may be there.
-            outputs: For each stream to the host that the program writes, an array of such a shape, to be filled.
+            inputs: For each stream from the host that the program reads, its data: an array, a PyTorch
+                tensor, nested lists or a number, of shape (num_host_transfers, instance_replication_factor,
+                *stream.shape) without the first or second dimension where it is 1. More transfers than the
+                program takes may be there.
+            outputs: For each stream to the host that the program writes, an array of such a shape, to be
+                filled.
             downcast_inputs: Whether 64-bit inputs become 32-bit.
 
         Raises:
-            ValueError: The session is not attached, streams are missing or not expected, or a shape does not fit.
+            ValueError: The session is not attached, streams are missing or not expected, or a shape does not
+                fit.
             TypeError: A dtype does not fit.
         """
         self._require_attached("Session.run_with_outputs")
-        given = {stream: self._to_input(stream, data, downcast_inputs) for stream, data in (inputs or {}).items()}
+        given = {
+            stream: self._to_input(stream, data, downcast_inputs) for stream, data in (inputs or {}).items()
+        }
         outputs = outputs or {}
         self._validate_run_inputs(given)
         self._validate_run_outputs(outputs)
@@ -195,7 +207,8 @@ class Session:
             array = np.asarray(data) if not isinstance(data, np.ndarray) else data
             if array.dtype not in (wanted, np.uint8):
                 raise TypeError(
-                    f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}; convert it with "
+                    f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}; "
+                    "convert it with "
                     "popxl.fp8_utils.host_pow2scale_cast_to_fp8."
                 )
             return array.view(wanted)
@@ -214,14 +227,17 @@ class Session:
         self._pb_session.weightsFromHost()
 
     def weights_to_host(self) -> None:
-        """Copies all variables from the device to the host; the files of those over a `np.memmap` are written.
+        """Copies all variables from the device to the host; the files of those over a `np.memmap` are
+        written.
 
         Raises:
             ValueError: The session is not attached.
             RuntimeError: A variable is over a read-only `np.memmap`.
         """
         if self._user_ir._has_read_only_memmap:
-            raise RuntimeError("Weights can't be copied to the host: the Ir has a variable over a read-only np.memmap.")
+            raise RuntimeError(
+                "Weights can't be copied to the host: the Ir has a variable over a read-only np.memmap."
+            )
         self._require_attached("Session.weights_to_host")
         self._pb_session.weightsToHost()
         for memmap in self._user_ir._memmaps.values():
@@ -253,15 +269,15 @@ class Session:
     ) -> Dict[Union[Constant, Variable], np.ndarray]:
         """The values of variables and constants.
 
-        Inside the session's context, variables are copied from the device first if the program ran since they last were.
-        Outside, the host's values are returned.
+        Inside the session's context, variables are copied from the device first if the program ran since they
+        last were. Outside, the host's values are returned.
 
         Args:
             tensors: The variables and constants.
 
         Returns:
-            For each an array of shape `shape_on_host`: a copy, or the `np.memmap` that the variable was made of. With
-            retrieval mode "all_replicas" and groups of several replicas, one value for each replica.
+            For each an array of shape `shape_on_host`: a copy, or the `np.memmap` that the variable was made
+            of. With retrieval mode "all_replicas" and groups of several replicas, one value for each replica.
 
         Raises:
             TypeError: One is neither.
@@ -269,7 +285,9 @@ class Session:
         tensors = list(tensors)
         for tensor in tensors:
             if not isinstance(tensor, (Constant, Variable)):
-                raise TypeError(f"{tensor} is not of type Constant or Variable; only these have data to be read.")
+                raise TypeError(
+                    f"{tensor} is not of type Constant or Variable; only these have data to be read."
+                )
         if self.is_attached and self._host_is_behind and any(isinstance(t, Variable) for t in tensors):
             self.weights_to_host()
         return {tensor: self._host_data(tensor) for tensor in tensors}
@@ -306,7 +324,8 @@ class Session:
 
         Raises:
             TypeError: A tensor is no variable, or a dtype differs. Nothing has changed then.
-            ValueError: A shape differs, or the variable is over a read-only `np.memmap`. Nothing has changed then.
+            ValueError: A shape differs, or the variable is over a read-only `np.memmap`. Nothing has changed
+                then.
             NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
         """
         arrays = {tensor: _checked_value(tensor, data) for tensor, data in tensors.items()}
@@ -322,8 +341,8 @@ class Session:
 
         Returns:
             For each stream to the host that the program writes, an uninitialised array of shape
-            (num_host_transfers, instance_replication_factor, *stream.shape) without the first or second dimension where
-            it is 1.
+            (num_host_transfers, instance_replication_factor, *stream.shape) without the first or second
+            dimension where it is 1.
         """
         return {
             stream: np.empty(self._lead() + stream.shape, dtype=stream.dtype.as_numpy())
@@ -345,7 +364,10 @@ class Session:
         unexpected = [str(stream) for stream in given if stream not in expected]
         missing = [str(stream) for stream in expected if stream not in given]
         if unexpected or missing:
-            raise ValueError(f"The {what} streams do not match the program's. Unexpected: {unexpected}. Missing: {missing}.")
+            raise ValueError(
+                f"The {what} streams do not match the program's. Unexpected: {unexpected}. Missing: "
+                f"{missing}."
+            )
         for stream, array in given.items():
             self._check_shape(what, stream, array)
 
@@ -357,9 +379,13 @@ class Session:
         if array.ndim < len(lead):
             raise ValueError(f"{place}.")
         if transfers > 1 and array.shape[0] < transfers:
-            raise ValueError(f"{place}: its first dimension must be at least num_host_transfers, {transfers}.")
+            raise ValueError(
+                f"{place}: its first dimension must be at least num_host_transfers, {transfers}."
+            )
         if replicas > 1 and array.shape[len(lead) - 1] != replicas:
-            raise ValueError(f"{place}: dimension {len(lead) - 1} must be the replication factor, {replicas}.")
+            raise ValueError(
+                f"{place}: dimension {len(lead) - 1} must be the replication factor, {replicas}."
+            )
         rest = array.shape[len(lead) :]
         # Where all dimensions of a tensor have size 1, any number of them will do.
         if rest != stream.shape and not (set(rest) | set(stream.shape) <= {1}):
@@ -385,8 +411,8 @@ class Session:
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, exc_tb: Any) -> None:
-        """Ends what `__enter__` began: where that attached the session, copies the variables to the host, unless an
-        exception ends the block or the session was told not to, and detaches."""
+        """Ends what `__enter__` began: where that attached the session, copies the variables to the host,
+        unless an exception ends the block or the session was told not to, and detaches."""
         try:
             if not self._was_attached[-1] and exc_type is None and self.weights_to_host_on_exit:
                 self.weights_to_host()
@@ -404,7 +430,9 @@ def _converts(data: HostScalarTensor, array: np.ndarray, wanted: np.dtype) -> bo
     if array.dtype.kind != "b" and np.can_cast(array.dtype, wanted, "same_kind"):
         return True
     literal = not isinstance(data, np.ndarray) and not hasattr(data, "detach")
-    if array.dtype.kind not in ("biuf" if literal else "biu") or wanted.kind not in ("biuf" if literal else "biu"):
+    if array.dtype.kind not in ("biuf" if literal else "biu") or wanted.kind not in (
+        "biuf" if literal else "biu"
+    ):
         return False
     with np.errstate(invalid="ignore"):
         return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))
@@ -416,7 +444,9 @@ def _in_order(streams: Iterable[Any]) -> List[Any]:
 
 def _check_output(stream: DeviceToHostStream, array: Any) -> None:
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"The output for stream {stream.tensor_id} must be an array to be filled, not {type(array)}.")
+        raise TypeError(
+            f"The output for stream {stream.tensor_id} must be an array to be filled, not {type(array)}."
+        )
     wanted = stream.dtype.as_numpy()
     if array.dtype != wanted and not (stream.dtype in _FLOAT8 and array.dtype == np.uint8):
         raise TypeError(f"The array for stream {stream.tensor_id} must be {wanted}, not {array.dtype}.")
@@ -434,11 +464,17 @@ def _checked_value(tensor: Variable, data: Any) -> np.ndarray:
     if not isinstance(data, np.ndarray):
         data = to_numpy(data, None if tensor.dtype in _FLOAT8 else tensor.dtype, copy=False)
     if data.dtype != tensor.dtype.as_numpy():
-        raise TypeError(f"The data for variable {tensor.id} must be {tensor.dtype.as_numpy()}, not {data.dtype}.")
+        raise TypeError(
+            f"The data for variable {tensor.id} must be {tensor.dtype.as_numpy()}, not {data.dtype}."
+        )
     if data.shape != tensor.shape_on_host:
-        raise ValueError(f"The data for variable {tensor.id} must have shape {tensor.shape_on_host}, not {data.shape}.")
+        raise ValueError(
+            f"The data for variable {tensor.id} must have shape {tensor.shape_on_host}, not {data.shape}."
+        )
     if tensor.retrieval_mode == "all_replicas" and tensor.replica_grouping.group_size > 1:
-        raise NotImplementedError(f'Variable {tensor.id} has retrieval mode "all_replicas" and can\'t be written.')
+        raise NotImplementedError(
+            f'Variable {tensor.id} has retrieval mode "all_replicas" and can\'t be written.'
+        )
     memmap = tensor._memmap_arr
     if memmap is not None and not memmap.flags.writeable:
         raise ValueError(f"Variable {tensor.id} is over a read-only np.memmap and can't be written.")

@@ -15,7 +15,9 @@ class Stream:
 
     def __init__(self) -> None:
         """Raises NotImplementedError: streams are made with `h2d_stream` and `d2h_stream`."""
-        raise NotImplementedError("Cannot construct a popxl.Stream directly; use `popxl.h2d_stream` or `popxl.d2h_stream`.")
+        raise NotImplementedError(
+            "Cannot construct a popxl.Stream directly; use `popxl.h2d_stream` or `popxl.d2h_stream`."
+        )
 
     @classmethod
     def _from_tensor(cls, tensor: Tensor) -> "Stream":

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 #: A number that a tensor is made of.
 ScalarType = Union[int, float, bool]
-#: Data on the host that a tensor is made of: an array, a PyTorch tensor, or nested lists or tuples of numbers.
+#: Data on the host that a tensor is made of: an array, a PyTorch tensor, or nested lists or tuples of
+#: numbers.
 HostTensor = Union[np.ndarray, Iterable[Any]]
 host_tensor_types: Tuple[type, ...] = (np.ndarray, list, tuple)
 HostScalarTensor = Union[HostTensor, ScalarType]
@@ -72,7 +73,8 @@ class TensorSpec(Mapping):
 class Tensor:
     """A value in a graph: the result of an op, an input, a variable or a constant.
 
-    Operators add ops to the current graph; an operand that is no tensor becomes a constant of this tensor's dtype.
+    Operators add ops to the current graph; an operand that is no tensor becomes a constant of this tensor's
+    dtype.
     """
 
     # The Ir is held so that it lives as long as any of its tensors.
@@ -87,8 +89,12 @@ class Tensor:
     __array_ufunc__ = None
 
     def __init__(self) -> None:
-        """Raises RuntimeError: tensors are results of ops or made with `popxl.variable`, `popxl.constant`, ..."""
-        raise RuntimeError(f"popxl.{type(self).__name__} cannot be constructed directly; use popxl.variable or popxl.constant.")
+        """Raises RuntimeError: tensors are results of ops or made with `popxl.variable`, `popxl.constant`,
+        ..."""
+        raise RuntimeError(
+            f"popxl.{type(self).__name__} cannot be constructed directly; use popxl.variable or "
+            "popxl.constant."
+        )
 
     def __init_subclass__(cls, tensor_type: Optional[str] = None, **kwargs: Any) -> None:
         """Registers a class for tensors of a kind.
@@ -196,7 +202,9 @@ class Tensor:
         """
         ipu = _placement(self._pb_tensor)[0]
         if ipu < 0:
-            raise UndefinedValue(f"The IPU of tensor {self.id} is undefined: no op makes it and none uses it.")
+            raise UndefinedValue(
+                f"The IPU of tensor {self.id} is undefined: no op makes it and none uses it."
+            )
         return ipu
 
     @property
@@ -208,7 +216,9 @@ class Tensor:
         """
         tile_set = _placement(self._pb_tensor)[1]
         if tile_set == "undefined":
-            raise UndefinedValue(f"The tile set of tensor {self.id} is undefined: no op makes it and none uses it.")
+            raise UndefinedValue(
+                f"The tile set of tensor {self.id} is undefined: no op makes it and none uses it."
+            )
         return tile_set
 
     def _get_ipu_and_tile_set(
@@ -228,7 +238,8 @@ class Tensor:
 
     @property
     def in_sync_with_ipu(self) -> bool:
-        """Whether the host's copy of a variable is what a session last used. A tensor that is no variable always is."""
+        """Whether the host's copy of a variable is what a session last used. A tensor that is no variable
+        always is."""
         return not any(session._host_is_behind for session in self._ir._sessions)
 
     def transpose(self, permutation: Optional[Iterable[int]] = None) -> "Tensor":
@@ -278,7 +289,10 @@ class Tensor:
             ValueError: The tensor is no matrix.
         """
         if self.rank != 2:
-            raise ValueError(f"The diagonal of tensor {self.id} of shape {self.shape} was asked for; it needs 2 dimensions.")
+            raise ValueError(
+                f"The diagonal of tensor {self.id} of shape {self.shape} was asked for; it needs 2 "
+                "dimensions."
+            )
         return self.flatten()[:: self.shape[1] + 1]
 
     def copy_to_ipu(self, destination: int, source: Optional[int] = None) -> "Tensor":
@@ -303,7 +317,8 @@ class Tensor:
         made = constant(value, self.dtype if dtype is None else dtype)
         if raise_on_empty and made.nelms == 0:
             raise ValueError(
-                f"An operand has 0 elements: {value!r} of type {type(value)}. If that is intended, make a tensor of it "
+                f"An operand has 0 elements: {value!r} of type {type(value)}. If that is intended, make a "
+                "tensor of it "
                 "first, with popxl.constant or popxl.variable."
             )
         return made
@@ -418,8 +433,9 @@ class Tensor:
         """A part of the tensor.
 
         Args:
-            key: Integers and slices, one or a tuple: the part as NumPy defines it. A tensor, array or list of integers:
-                the elements of the first dimension at these places, as `ops.gather`. One of bools: the tensor with zeros
+            key: Integers and slices, one or a tuple: the part as NumPy defines it. A tensor, array or list of
+                integers: the elements of the first dimension at these places, as `ops.gather`. One of bools:
+                    the tensor with zeros
                 where it is False; the shape stays (NumPy would drop these elements).
 
         Raises:
@@ -429,7 +445,9 @@ class Tensor:
             raise TypeError(_BAD_KEY.format(self.id, key, type(key)))
         if isinstance(key, (int, slice)):
             return self._slice((key,))
-        if isinstance(key, tuple) and all(isinstance(k, (int, slice)) and not isinstance(k, bool) for k in key):
+        if isinstance(key, tuple) and all(
+            isinstance(k, (int, slice)) and not isinstance(k, bool) for k in key
+        ):
             return self._slice(key)
         if isinstance(key, (Tensor, *host_tensor_types)):
             index = key if isinstance(key, Tensor) else constant(key)
@@ -440,7 +458,8 @@ class Tensor:
         raise TypeError(_BAD_KEY.format(self.id, key, type(key)))
 
     def _slice(self, key: Tuple[Union[int, slice], ...]) -> "Tensor":
-        """Slices with step 1 or -1, then keeps every n-th element, then drops the dimensions indexed by integers."""
+        """Slices with step 1 or -1, then keeps every n-th element, then drops the dimensions indexed by
+        integers."""
         start, stop, step, every, dropped = [], [], [], [], []
         for axis, k in enumerate(key):
             if isinstance(k, slice):
@@ -462,7 +481,8 @@ class Tensor:
 
 
 _BAD_KEY = (
-    "Tensor {} can be indexed with integers, slices, and tensors, arrays and lists of integers or bools, not with {!r} of "
+    "Tensor {} can be indexed with integers, slices, and tensors, arrays and lists of integers or bools, not "
+    "with {!r} of "
     "type {}."
 )
 
@@ -492,7 +512,8 @@ class Variable(Tensor, tensor_type="Variable"):
 
     @property
     def retrieval_mode(self) -> str:
-        """What is read back: "one_per_group", a value for each group, or "all_replicas", one for each replica."""
+        """What is read back: "one_per_group", a value for each group, or "all_replicas", one for each
+        replica."""
         return "all_replicas" if self._pb_tensor.retrieves_all_replicas else "one_per_group"
 
     @property
@@ -502,7 +523,8 @@ class Variable(Tensor, tensor_type="Variable"):
 
     @property
     def shape_on_host(self) -> Tuple[int, ...]:
-        """Shape of the values on the host: with more than one group, one value for each in a first dimension."""
+        """Shape of the values on the host: with more than one group, one value for each in a first
+        dimension."""
         groups = self.replica_grouping.num_groups
         return self.shape if groups == 1 else (groups, *self.shape)
 
@@ -530,7 +552,8 @@ _CLASS_OF_KIND = [Tensor] * len(_core.TensorKind)
 _CLASS_OF_KIND[_core.TensorKind.Variable.value] = Variable
 _CLASS_OF_KIND[_core.TensorKind.Constant.value] = Constant
 
-#: Annotates a parameter of a graph's function: the input is passed by reference, so that what the graph does to it
+#: Annotates a parameter of a graph's function: the input is passed by reference, so that what the graph does
+#: to it
 #: reaches the tensor that the caller passes.
 TensorByRef = NewAliasAnnotation("TensorByRef", Tensor)
 

@@ -6,7 +6,8 @@ T = TypeVar("T")
 
 
 def NewAliasAnnotation(name: str, tp: T) -> T:
-    """Makes a marker to annotate parameters with: a type checker sees `tp`, a program recognises the marker itself.
+    """Makes a marker to annotate parameters with: a type checker sees `tp`, a program recognises the marker
+    itself.
 
     Args:
         name: Name of the marker.

@@ -35,10 +35,11 @@ def to_numpy(
         x: A number, nested lists, an array or a PyTorch tensor.
         dtype: Element type of the result; by default that of the data.
         downcast: Without `dtype`, 64-bit data becomes 32-bit.
-        copy: Whether the result must not share memory with `x`. If False it is `x`'s own memory where that is possible;
-            for a `np.memmap` it must be possible, and the result is `x` itself.
+        copy: Whether the result must not share memory with `x`. If False it is `x`'s own memory where that is
+            possible; for a `np.memmap` it must be possible, and the result is `x` itself.
         log2_scale: For float8 only: the data is multiplied by 2**log2_scale first.
-        nan_on_overflow: For float8 only: what is too large becomes NaN (default) instead of the largest number.
+        nan_on_overflow: For float8 only: what is too large becomes NaN (default) instead of the largest
+            number.
 
     Returns:
         The array; float8 is a structured dtype (`popxl.dtypes.np_dtype_float8_143`).
@@ -54,7 +55,9 @@ def to_numpy(
     if dtype in _FLOAT8:
         return _to_float8(x, dtype, copy, log2_scale, nan_on_overflow)
     if log2_scale is not None or nan_on_overflow is not None:
-        raise RuntimeError(f"log2_scale and nan_on_overflow are for float8 dtypes only; the dtype is {dtype}.")
+        raise RuntimeError(
+            f"log2_scale and nan_on_overflow are for float8 dtypes only; the dtype is {dtype}."
+        )
     array = _as_array(x)
     wanted = array.dtype if dtype is None else dtype.as_numpy()
     if dtype is None and downcast:
@@ -65,12 +68,17 @@ def to_numpy(
 def _check_memmap(x: np.memmap, dtype: Optional[dtypes.dtype]) -> None:
     if dtype is not None and dtype.as_numpy() != x.dtype:
         raise ValueError(
-            _MEMMAP + f"the `dtype` parameter must be None or the same as the array's: {x.dtype}, not {dtype}."
+            _MEMMAP
+            + f"the `dtype` parameter must be None or the same as the array's: {x.dtype}, not {dtype}."
         )
     if not (x.flags.c_contiguous and x.flags.aligned):
-        raise ValueError(_MEMMAP + "it must already be in C-ordered and aligned form, because it is not copied.")
+        raise ValueError(
+            _MEMMAP + "it must already be in C-ordered and aligned form, because it is not copied."
+        )
     if x.dtype in downcast_np_dtypes:
-        raise ValueError(_MEMMAP + f"the dtype {dtype} is not supported, as it requires downcasting {x.dtype} into a copy.")
+        raise ValueError(
+            _MEMMAP + f"the dtype {dtype} is not supported, as it requires downcasting {x.dtype} into a copy."
+        )
 
 
 def _to_float8(
@@ -86,7 +94,8 @@ def _to_float8(
 
 
 def _popxl_to_numpy(t: "Variable") -> np.ndarray:
-    """The host's copy of a variable or constant: an array over the same memory; the user's own array for a memmap."""
+    """The host's copy of a variable or constant: an array over the same memory; the user's own array for a
+    memmap."""
     memmap = t.ir._memmaps.get(t._pb_tensor)
     if memmap is not None:
         return memmap

@@ -3,6 +3,7 @@
 #include "bindings/convert.h"
 #include "bindings/module.h"
 #include "passes/autodiff.h"
+#include "passes/decompose_sum.h"
 
 namespace popxl::bindings {
 namespace {
@@ -45,6 +46,9 @@ void bindTransforms(nb::module_& m) {
   m.def("autodiff", &autodiff, nb::arg("graph"), nb::arg("grads_provided").none(),
         nb::arg("grads_required").none(), nb::arg("known"),
         "Differentiates a graph; returns the GradInfo of every gradient graph made or given.");
+  m.def(
+      "decompose_sum", [](const GraphHandle& g) { return passes::decomposeSum(*g); }, nb::arg("graph"),
+      "Splits sums of more than two tensors; returns whether there were any.");
 }
 
 }  // namespace popxl::bindings

@@ -105,7 +105,8 @@ def test_float8_overflow():
 
 
 def test_double_rounding_does_not_happen():
-    # A little above halfway between 1 and 1.125: rounded to float32 first it would be halfway, and then go down.
+    # A little above halfway between 1 and 1.125: rounded to float32 first it would be halfway, and then go
+    # down.
     value = np.array([1.0625 + 2.0**-40])
     assert host_pow2scale_cast_to_fp8(value, popxl.float8_143).view(np.uint8) == 0x41
     assert host_pow2scale_cast_to_fp8(np.array([1.0625]), popxl.float8_143).view(np.uint8) == 0x40
@@ -117,7 +118,10 @@ def test_float8_scale(source):
         assert host_fp8_mse_scale(np.array(ends, source), dtype)[1] == 0
     assert host_fp8_mse_scale(np.full(9, 40.0, source), popxl.float8_143)[1] < 0
     assert host_fp8_mse_scale(np.full(9, 0.02, source), popxl.float8_143)[1] > 0
-    for bad in (lambda: host_fp8_mse_scale(np.zeros(2), popxl.float8_143), lambda: host_fp8_mse_scale(np.ones(2, source))):
+    for bad in (
+        lambda: host_fp8_mse_scale(np.zeros(2), popxl.float8_143),
+        lambda: host_fp8_mse_scale(np.ones(2, source)),
+    ):
         with pytest.raises(RuntimeError):
             bad()
 
@@ -140,7 +144,11 @@ def test_seeds():
     np.testing.assert_array_equal(create_seeds(7, offset=1), create_seeds(8))
     for number in (0, 5, 2**40 + 3, 2**64 - 1):
         assert two_uint32_to_uint64(*uint64_to_two_uint32(number)) == number
-    for bad in (lambda: uint64_to_two_uint32(-1), lambda: uint64_to_two_uint32(2**64), lambda: two_uint32_to_uint64(2**32, 0)):
+    for bad in (
+        lambda: uint64_to_two_uint32(-1),
+        lambda: uint64_to_two_uint32(2**64),
+        lambda: two_uint32_to_uint64(2**32, 0),
+    ):
         with pytest.raises(ValueError):
             bad()
 
@@ -172,7 +180,11 @@ def test_other_groupings():
     grouping = ir.replica_grouping_from_assignments([0, 0, 1, 1, 0, 0, 1, 1])
     assert not grouping.is_const and grouping.const_rg.assignment == [0, 0, 1, 1, 2, 2, 3, 3]
     assert (grouping.to_device_map, grouping.to_host_map) == ([0, 1, 0, 1], [0, 1])
-    for needs_a_stride in (lambda: grouping.stride, grouping._to_variable_settings, lambda: grouping._pb_replica_grouping):
+    for needs_a_stride in (
+        lambda: grouping.stride,
+        grouping._to_variable_settings,
+        lambda: grouping._pb_replica_grouping,
+    ):
         with pytest.raises(NotImplementedError):
             needs_a_stride()
     for bad in ([0], [1] * 8, [0] * 7 + [1], [0, 0, 2, 2, 0, 0, 2, 2]):
@@ -191,7 +203,9 @@ def test_shapes_of_grouped_variables():
     ir = popxl.Ir(8)
     with ir.main_graph:
         whole = popxl.variable(np.zeros((1, 3)))
-        halves = popxl.variable(np.zeros((2, 3)), replica_grouping=ir.replica_grouping(2, 4), retrieval_mode="all_replicas")
+        halves = popxl.variable(
+            np.zeros((2, 3)), replica_grouping=ir.replica_grouping(2, 4), retrieval_mode="all_replicas"
+        )
         assert (whole.shape, whole.shape_on_host) == ((1, 3), (1, 3))
         assert (halves.shape, halves.shape_on_host, halves.retrieval_mode) == ((3,), (2, 3), "all_replicas")
         with pytest.raises(ValueError, match="2 replica groups"):
@@ -202,4 +216,6 @@ def test_shapes_of_grouped_variables():
         assert (buffer.tensor_shape, buffer.meta_shape) == ((3,), (5,))
         for shards in (3, 8):
             with pytest.raises(ValueError):
-                popxl.replica_sharded_buffer((5,), popxl.float32, ir.replica_grouping(2, 4), shard_over=shards)
+                popxl.replica_sharded_buffer(
+                    (5,), popxl.float32, ir.replica_grouping(2, 4), shard_over=shards
+                )

@@ -228,7 +228,9 @@ def test_options(monkeypatch):
     assert options.engineOptions["k"] == "v"
 
 
-@pytest.mark.parametrize("checks, written", [("", []), ("first", ["first.dot"]), ("ALL", ["final.dot", "first.dot"])])
+@pytest.mark.parametrize(
+    "checks, written", [("", []), ("first", ["first.dot"]), ("ALL", ["final.dot", "first.dot"])]
+)
 def test_dot_checkpoints(monkeypatch, tmp_path, checks, written):
     monkeypatch.setenv("POPART_DOT_CHECKS", checks)
     ir = popxl.Ir()
@@ -256,7 +258,10 @@ def test_debug_info(tmp_path):
     names = record["stringTable"]
     assert names[op["location"]["fileName"]] == str(pathlib.Path(__file__).resolve())
     assert names[op["location"]["functionName"]] == "test_debug_info"
-    assert pathlib.Path(__file__).read_text().splitlines()[op["location"]["lineNumber"] - 1].strip() == "b = a + a"
+    assert (
+        pathlib.Path(__file__).read_text().splitlines()[op["location"]["lineNumber"] - 1].strip()
+        == "b = a + a"
+    )
 
 
 def test_errors_name_the_users_line():

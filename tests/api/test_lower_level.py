@@ -35,7 +35,10 @@ def test_variable_settings():
     assert popart.VariableSettings().groups(3) == [[0, 1, 2]]
     grouping = popxl.Ir(8).replica_grouping(2, 2)
     assert isinstance(grouping._pb_replica_grouping, lower.ReplicaGrouping)
-    assert grouping._to_variable_settings("all_replicas").getRetrievalMode() == popart.VariableRetrievalMode.AllReplicas
+    assert (
+        grouping._to_variable_settings("all_replicas").getRetrievalMode()
+        == popart.VariableRetrievalMode.AllReplicas
+    )
 
 
 def test_logger(capfd):
@@ -56,7 +59,11 @@ def test_one_instance_without_a_launcher(monkeypatch):
     for name in ("TOTAL", "LOCAL"):
         monkeypatch.delenv(f"POPDIST_NUM_{name}_REPLICAS", raising=False)
     assert not popdist.isPopdistEnvSet()
-    assert (popdist.getNumTotalReplicas(), popdist.getNumLocalReplicas(), popdist.getNumInstances()) == (1, 1, 1)
+    assert (popdist.getNumTotalReplicas(), popdist.getNumLocalReplicas(), popdist.getNumInstances()) == (
+        1,
+        1,
+        1,
+    )
 
 
 def test_values_of_a_launcher(monkeypatch):

@@ -16,7 +16,9 @@ class Counter:
         self.ir = popxl.Ir()
         self.ir.num_host_transfers = transfers
         with self.ir.main_graph, popxl.in_sequence():
-            self.total = popxl.variable(np.zeros(shape, dtype.as_numpy()) if data is None else data, name="total")
+            self.total = popxl.variable(
+                np.zeros(shape, dtype.as_numpy()) if data is None else data, name="total"
+            )
             self.source = popxl.h2d_stream(shape, dtype, "source")
             self.sink = popxl.d2h_stream(shape, dtype, "sink")
 
@@ -34,7 +36,9 @@ class Counter:
 def test_runs_add_up():
     counter = Counter()
     session = counter.session()
-    assert not session.is_attached and session.ir is counter.ir and session.expected_inputs() == [counter.source]
+    assert (
+        not session.is_attached and session.ir is counter.ir and session.expected_inputs() == [counter.source]
+    )
     with session:
         first = session.run({counter.source: np.array([1, 2], np.float32)})[counter.sink]
         with session:
@@ -68,7 +72,9 @@ def test_outputs_may_be_any_writable_array():
     counter = Counter(transfers=2)
     buffer = np.zeros((2, 4), np.float32)
     with counter.session() as session:
-        session.run_with_outputs({counter.source: np.ones((2, 2), np.float32)}, {counter.sink: buffer[:, ::2]})
+        session.run_with_outputs(
+            {counter.source: np.ones((2, 2), np.float32)}, {counter.sink: buffer[:, ::2]}
+        )
     np.testing.assert_array_equal(buffer, [[1, 0, 1, 0], [2, 0, 2, 0]])
 
 
@@ -122,7 +128,9 @@ def test_fractions_do_not_become_integers():
     with counter.session() as session:
         with pytest.raises(TypeError):
             session.run({counter.source: np.array([1.5, 2.5])})
-        np.testing.assert_array_equal(session.run({counter.source: np.array([1, 2], np.uint8)})[counter.sink], [1, 2])
+        np.testing.assert_array_equal(
+            session.run({counter.source: np.array([1, 2], np.uint8)})[counter.sink], [1, 2]
+        )
 
 
 def test_without_streams():
@@ -162,7 +170,11 @@ def test_writing_one_variable_keeps_the_others():
 
 @pytest.mark.parametrize(
     "data, error",
-    [(np.zeros(2), TypeError), (np.zeros(3, np.float32), ValueError), (np.zeros((1, 2), np.float32), ValueError)],
+    [
+        (np.zeros(2), TypeError),
+        (np.zeros(3, np.float32), ValueError),
+        (np.zeros((1, 2), np.float32), ValueError),
+    ],
 )
 def test_bad_values_change_nothing(data, error):
     counter = Counter()
@@ -315,7 +327,9 @@ def test_bad_memory_mapped_variables(tmp_path):
             popxl.variable(narrow, popxl.float16)
         with pytest.raises(ValueError, match=start + "it must already be in C-ordered"):
             popxl.variable(narrow.T)
-        with pytest.raises(ValueError, match=start + "the dtype None is not supported, as it requires downcasting"):
+        with pytest.raises(
+            ValueError, match=start + "the dtype None is not supported, as it requires downcasting"
+        ):
             popxl.variable(wide)
         with pytest.raises(ValueError, match="the dtype popxl.dtypes.float64 is not supported"):
             popxl.variable(wide, popxl.float64)
@@ -340,9 +354,13 @@ def test_float8_goes_through_unchanged():
 
 def test_lower_level_session():
     counter = Counter(transfers=3)
-    flow = popart.DataFlow(batchesPerStep=3, anchorTensors={counter.sink.tensor_id: popart.AnchorReturnType("All")})
+    flow = popart.DataFlow(
+        batchesPerStep=3, anchorTensors={counter.sink.tensor_id: popart.AnchorReturnType("All")}
+    )
     counter.ir._pb_ir.setDataFlow(flow)
-    session = popart.InferenceSession.fromIr(ir=counter.ir._pb_ir, deviceInfo=popart.DeviceManager().createCpuDevice())
+    session = popart.InferenceSession.fromIr(
+        ir=counter.ir._pb_ir, deviceInfo=popart.DeviceManager().createCpuDevice()
+    )
     session.prepareDevice()
     anchors = session.initAnchorArrays()
     session.weightsFromHost()

@@ -143,7 +143,13 @@ def test_remainder_has_the_sign_of_the_dividend():
 
 def test_logical_operators():
     x, y = np.array([True, False, True]), np.array([True, True, False])
-    for build in (lambda a, b: a & b, lambda a, b: a | b, lambda a, b: ~a, lambda a, b: True & b, lambda a, b: False | b):
+    for build in (
+        lambda a, b: a & b,
+        lambda a, b: a | b,
+        lambda a, b: ~a,
+        lambda a, b: True & b,
+        lambda a, b: False | b,
+    ):
         np.testing.assert_array_equal(run(build, x, y), build(x, y))
 
 

@@ -68,7 +68,9 @@ class OperatorIdentifier:
         self.numOutputs = numOutputs
 
 
-def _create_sum(graph: Graph, inputs: Dict[int, str], outputs: Dict[int, str], opid: Any, settings: Any) -> Op:
+def _create_sum(
+    graph: Graph, inputs: Dict[int, str], outputs: Dict[int, str], opid: Any, settings: Any
+) -> Op:
     """Makes an op that adds any number of tensors.
 
     Args:
@@ -92,7 +94,8 @@ def _data_flow(ir: Ir) -> DataFlow:
 
 
 def _nothing(*_: Any) -> None:
-    """Does nothing: the program is always consistent, and patterns are applied to a copy when a session is made."""
+    """Does nothing: the program is always consistent, and patterns are applied to a copy when a session is
+    made."""
 
 
 class _Value:

@@ -25,7 +25,9 @@ class ExpectedConnection:
 
     def __init__(self) -> None:
         """Raises TypeError: connections come from `autodiff`."""
-        raise TypeError("ExpectedConnection cannot be constructed directly; it comes with what `autodiff` returns.")
+        raise TypeError(
+            "ExpectedConnection cannot be constructed directly; it comes with what `autodiff` returns."
+        )
 
     @classmethod
     def _make(cls, is_gradient: bool, fwd_tensor: "_core.Tensor") -> "ExpectedConnection":
@@ -104,7 +106,8 @@ class GradGraphInfo:
             return "".join(f"    {connection!r}\n" for connection in connections)
 
         return (
-            f"GradGraphInfo[\n  graph={self._graph.id}\n  expected_inputs=[\n{rows(self._expected_inputs)}  ]\n"
+            f"GradGraphInfo[\n  graph={self._graph.id}\n  expected_inputs=[\n{rows(self._expected_inputs)}  "
+            "]\n"
             f"  expected_outputs=[\n{rows(self._expected_outputs)}  ]\n]"
         )
 
@@ -115,15 +118,16 @@ class GradGraphInfo:
             fwd_call_info: The call of the forward graph.
 
         Returns:
-            For each input of the gradient graph that is a forward tensor, that tensor's value at the call: an input or
-            output of it. To be passed as `inputs_dict` to the call of the gradient graph.
+            For each input of the gradient graph that is a forward tensor, that tensor's value at the call: an
+            input or output of it. To be passed as `inputs_dict` to the call of the gradient graph.
 
         Raises:
             TypeError: The call is of another graph.
         """
         if fwd_call_info.called_graph != self._forward_graph:
             raise TypeError(
-                f"The call is of graph {fwd_call_info.called_graph.id}; the gradients are of graph {self._forward_graph.id}."
+                f"The call is of graph {fwd_call_info.called_graph.id}; the gradients are of graph "
+                f"{self._forward_graph.id}."
             )
         return {
             own: fwd_call_info.graph_to_parent(connection.fwd_tensor)
@@ -163,13 +167,15 @@ def autodiff(
 ) -> Union[GradGraphInfo, Dict[Graph, GradGraphInfo]]:
     """Makes the graph that computes the gradients of a graph's inputs from those of its outputs.
 
-    Tensors of the forward graph that the gradients need become outputs of it, also at its calls. Graphs that it calls are
-    differentiated too.
+    Tensors of the forward graph that the gradients need become outputs of it, also at its calls. Graphs that
+    it calls are differentiated too.
 
     Args:
         graph: The graph.
-        grads_provided: Outputs whose gradients will be given, in the order of the gradient graph's inputs; by default all.
-        grads_required: Inputs whose gradients are wanted, in the order of the gradient graph's outputs; by default all.
+        grads_provided: Outputs whose gradients will be given, in the order of the gradient graph's inputs; by
+            default all.
+        grads_required: Inputs whose gradients are wanted, in the order of the gradient graph's outputs; by
+            default all.
         called_graphs_grad_info: Gradient graphs to be used for called graphs.
         return_all_grad_graphs: Whether to return the infos of all graphs that were differentiated.
 
@@ -177,8 +183,8 @@ def autodiff(
         The info of the graph's gradient graph, or all infos by forward graph.
 
     Raises:
-        popart_exception: The graph changes a tensor in place, calls one that must not be differentiated, or can't gain the
-            outputs that the gradients need.
+        popart_exception: The graph changes a tensor in place, calls one that must not be differentiated, or
+            can't gain the outputs that the gradients need.
     """
     known: List["_core.GradInfo"] = [info._pb_info for info in (called_graphs_grad_info or {}).values()]
     made = _core.autodiff(

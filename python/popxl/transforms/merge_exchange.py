@@ -30,14 +30,18 @@ def io_tile_exchange(verify_overlap: bool = True) -> Iterator[None]:
     left = [op for op in made if not op.erased and op.table_name != "init"]
     if verify_overlap and len(left) > 1:
         names = ", ".join(op.debugName() for op in left)
-        raise RuntimeError(f"More than one op is left of io_tile_exchange, so they can't all run beside others: {names}.")
+        raise RuntimeError(
+            f"More than one op is left of io_tile_exchange, so they can't all run beside others: {names}."
+        )
 
 
 @contextlib.contextmanager
 def merge_exchange() -> Iterator[None]:
-    """Merges the transfers made inside, of the current graph, into one op where they do not depend on each other.
+    """Merges the transfers made inside, of the current graph, into one op where they do not depend on each
+    other.
 
-    Transfers that `in_sequence` orders depend on each other; `in_sequence(False)` inside the block leaves them free.
+    Transfers that `in_sequence` orders depend on each other; `in_sequence(False)` inside the block leaves
+    them free.
     """
     graph = get_current_graph()
     made: List["_core.Op"] = []
