@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
   bindLog(m);
   bindTransforms(m);
   bindSession(m);
+  bindText(m);
 }

@@ -20,5 +20,6 @@ void bindFloat8(nanobind::module_& m);
 void bindLog(nanobind::module_& m);
 void bindTransforms(nanobind::module_& m);
 void bindSession(nanobind::module_& m);
+void bindText(nanobind::module_& m);
 
 }  // namespace popxl::bindings

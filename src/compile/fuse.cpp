@@ -61,7 +61,8 @@ class Fuser {
 
   /// A free view is read in its source's place: a group that makes the source has to run before the view is read.
   void carryUses(const ir::Op& op) {
-    if (auto g = owner(op.input(0)); g != open_.end()) close(g);
+    const auto operand = static_cast<size_t>(storages_.sharedOperand(op));
+    if (auto g = owner(op.input(operand)); g != open_.end()) close(g);
   }
 
   Groups::iterator owner(const ir::Tensor* t) {

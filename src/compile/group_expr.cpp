@@ -1,5 +1,7 @@
 #include "compile/group_expr.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace popxl::compile {
@@ -78,23 +80,28 @@ void GroupExpr::add(const ir::Op& op) {
   context.finish();
 }
 
-std::vector<OperandUse> operandUses(const ir::Op& op) {
-  GroupExpr group;
-  group.add(op);
-  for (const ir::Tensor* t : op.outputs()) group.store(t);
-  const auto& nodes = group.expr().nodes();
+std::vector<OperandUse> GroupExpr::slotUses() const {
+  const auto& nodes = expr_.nodes();
   std::vector<bool> needed(nodes.size(), false);
-  for (const int32_t id : group.expr().outputs()) needed[static_cast<size_t>(id)] = true;
-  std::vector<OperandUse> bySlot(group.inputs().size());
+  for (const int32_t id : expr_.outputs()) needed[static_cast<size_t>(id)] = true;
+  std::vector<OperandUse> uses(inputs_.size());
   for (size_t i = nodes.size(); i-- > 0;) {
     if (!needed[i]) continue;
     for (const int32_t operand : {nodes[i].a, nodes[i].b, nodes[i].c}) {
       if (operand >= 0) needed[static_cast<size_t>(operand)] = true;
     }
     if (nodes[i].prim != kernels::Prim::kInput) continue;
-    OperandUse& use = bySlot[static_cast<size_t>(nodes[i].index)];
+    OperandUse& use = uses[static_cast<size_t>(nodes[i].index)];
     (nodes[i].element >= 0 ? use.element : use.value) = true;
   }
+  return uses;
+}
+
+std::vector<OperandUse> operandUses(const ir::Op& op) {
+  GroupExpr group;
+  group.add(op);
+  for (const ir::Tensor* t : op.outputs()) group.store(t);
+  const std::vector<OperandUse> bySlot = group.slotUses();
   std::vector<OperandUse> uses(op.inputs().size());
   for (size_t slot = 0; slot < bySlot.size(); ++slot) {
     for (size_t i = 0; i < uses.size(); ++i) {
@@ -102,6 +109,22 @@ std::vector<OperandUse> operandUses(const ir::Op& op) {
     }
   }
   return uses;
+}
+
+int32_t passedOperand(const ir::Op& op) {
+  if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1 || !op.aliases().empty()) return -1;
+  GroupExpr group;
+  group.add(op);
+  group.store(op.output());
+  const kernels::Node& node = group.expr().nodes()[static_cast<size_t>(group.expr().outputs().front())];
+  if (node.prim != kernels::Prim::kInput || node.element >= 0) return -1;
+  const ir::Tensor* source = group.inputs()[static_cast<size_t>(node.index)];
+  if (source->dtype() != op.output()->dtype() || source->shape() != op.output()->shape()) return -1;
+  for (size_t i = 0; i < op.inputs().size(); ++i) {
+    if (op.modifies(i)) return -1;
+  }
+  const auto at = std::find(op.inputs().begin(), op.inputs().end(), source);
+  return static_cast<int32_t>(at - op.inputs().begin());
 }
 
 }  // namespace popxl::compile

@@ -119,6 +119,32 @@ static Layout elementsOf(const ir::Tensor* t, const Shape& space) {
   return {t->dtype(), fits ? t->shape() : Shape()};
 }
 
+/// Layouts and places of a group's operands; nothing for one that the arithmetic names but does not need. Returns those
+/// that are read only at the position that is being computed.
+std::vector<const ir::Tensor*> GraphLowering::addOperands(const GroupExpr& group, const Shape& space,
+                                                          std::vector<Layout>& layouts, std::vector<Ref>& refs) {
+  const std::vector<OperandUse> uses = group.slotUses();
+  std::vector<const ir::Tensor*> read;
+  std::set<int32_t> readAnywhere;
+  for (size_t i = 0; i < uses.size(); ++i) {
+    const ir::Tensor* t = group.inputs()[i];
+    if (uses[i].element) {
+      layouts.push_back(elementsOf(t, space));
+      refs.push_back(contiguous(t));
+      readAnywhere.insert(refs.back().buffer);
+    } else if (uses[i].value) {
+      layouts.push_back(storages_.at(t).layout);
+      refs.push_back(refOf(t));
+      read.push_back(t);
+    } else {
+      layouts.push_back(elementsOf(t, space));
+      refs.push_back({});
+    }
+  }
+  std::erase_if(read, [&](const ir::Tensor* t) { return readAnywhere.contains(storages_.at(t).buffer); });
+  return read;
+}
+
 void GraphLowering::lowerElementwise(const Step& step) {
   for (const ir::Op* op : step.ops) lowerUpdate(*op);
   GroupExpr group;
@@ -128,25 +154,9 @@ void GraphLowering::lowerElementwise(const Step& step) {
   kernels::ElementwiseSpec spec;
   spec.space = spaceOf(*step.ops.front());
   std::vector<Ref> refs;
-  for (size_t i = 0; i < group.inputs().size(); ++i) {
-    const ir::Tensor* t = group.inputs()[i];
-    if (!storages_.has(t)) {  // named by the arithmetic but not read
-      spec.inputs.emplace_back(t->dtype(), t->shape());
-      refs.push_back({});
-    } else if (group.readsElements(i)) {
-      spec.inputs.push_back(elementsOf(t, spec.space));
-      refs.push_back(contiguous(t));
-    } else {
-      spec.inputs.push_back(storages_.at(t).layout);
-      refs.push_back(refOf(t));
-    }
-  }
-  std::vector<const ir::Tensor*> operands;
-  for (const ir::Tensor* t : group.inputs()) {
-    if (storages_.has(t)) operands.push_back(t);
-  }
+  for (const ir::Tensor* t : stored) group.store(t);
+  const std::vector<const ir::Tensor*> operands = addOperands(group, spec.space, spec.inputs, refs);
   for (const ir::Tensor* t : stored) {
-    group.store(t);
     spec.outputs.push_back(storages_.at(t).layout);
     reuseDyingOperand(t, operands);
     refs.push_back(refOf(t));
@@ -183,13 +193,7 @@ void GraphLowering::lowerReduction(const ir::Op& op) {
   for (const int64_t a : spec.axes) kept[static_cast<size_t>(a)] = 1;
   spec.out = Layout(op.output()->dtype(), kept);
   std::vector<Ref> refs;
-  for (size_t i = 0; i < group.inputs().size(); ++i) {
-    const ir::Tensor* t = group.inputs()[i];
-    const bool has = storages_.has(t);
-    const bool dense = !has || group.readsElements(i);
-    spec.inputs.push_back(dense ? elementsOf(t, spec.space) : storages_.at(t).layout);
-    refs.push_back(!has ? Ref{} : group.readsElements(i) ? contiguous(t) : refOf(t));
-  }
+  addOperands(group, spec.space, spec.inputs, refs);
   refs.push_back(refOf(op.output()));
   spec.expr = std::move(group.expr());
   emitKernel(kernels::makeReduce(std::move(spec)), std::move(refs), {&op});

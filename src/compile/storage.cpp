@@ -4,16 +4,14 @@
 
 #include "algo/regions.h"
 #include "base/error.h"
+#include "compile/group_expr.h"
 
 namespace popxl::compile {
-namespace {
-
-bool mayShare(const ir::Op& op) { return op.def().view != nullptr || !op.aliases().empty(); }
-
-}  // namespace
-
 StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness)
     : graph_(graph), order_(order), liveness_(liveness) {
+  for (const ir::Op* op : order) {
+    if (const int32_t operand = passedOperand(*op); operand >= 0) passed_[op] = operand;
+  }
   findWrites();
   findLastUses();
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -22,6 +20,12 @@ StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order
                     Layout(t->dtype(), t->shape()), 0};
   }
   for (size_t i = 0; i < order.size(); ++i) place(*order[i], static_cast<int32_t>(i));
+}
+
+int32_t StorageMap::sharedOperand(const ir::Op& op) const {
+  if (op.def().view != nullptr) return 0;
+  const auto it = passed_.find(&op);
+  return it == passed_.end() ? -1 : it->second;
 }
 
 int32_t StorageMap::addBuffer(Buffer b) {
@@ -38,7 +42,9 @@ void StorageMap::findWrites() {
     return it->second;
   };
   for (const ir::Op* op : order_) {
-    if (op->def().view != nullptr) sets.unite(indexOf(op->output()), indexOf(op->input(0)));
+    if (const int32_t shared = sharedOperand(*op); shared >= 0) {
+      sets.unite(indexOf(op->output()), indexOf(op->input(static_cast<size_t>(shared))));
+    }
     for (const ir::Alias& a : op->aliases()) {
       sets.unite(indexOf(op->output(static_cast<size_t>(a.output))), indexOf(op->input(static_cast<size_t>(a.input))));
     }
@@ -61,7 +67,7 @@ void StorageMap::findLastUses() {
   for (int32_t n = end; n-- > 0;) {
     const ir::Op& op = *order_[static_cast<size_t>(n)];
     int32_t until = n;
-    if (mayShare(op)) {
+    if (sharedOperand(op) >= 0 || !op.aliases().empty()) {
       for (const ir::Tensor* t : op.outputs()) {
         if (const auto it = lastUse_.find(t); it != lastUse_.end()) until = std::max(until, it->second);
       }
@@ -96,13 +102,17 @@ void StorageMap::placeOwn(const ir::Tensor* t) {
   storages_[t] = {buffer, Layout(t->dtype(), t->shape()), 0};
 }
 
-/// Makes the result of a view op share its operand's memory if that is right; true when it does.
-bool StorageMap::placeView(const ir::Op& op, int32_t position) {
-  const Storage source = storageOf(op.input(0));
+/// Makes the result of an op share its operand's memory if that is right; true when it does.
+bool StorageMap::placeShared(const ir::Op& op, int32_t position) {
+  const Storage source = storageOf(op.input(static_cast<size_t>(sharedOperand(op))));
   const auto last = lastUse_.find(op.output());
   const int32_t until = last == lastUse_.end() ? position : last->second;
   const bool mustShare = op.inplace();
   if (!mustShare && isWrittenBetween(op.output(), position, until)) return false;
+  if (op.def().view == nullptr) {
+    storages_[op.output()] = source;
+    return true;
+  }
   ir::View view;
   if (!op.def().view(op, source.layout, view)) {
     if (mustShare && isWrittenBetween(op.output(), position, static_cast<int32_t>(order_.size()))) {
@@ -121,8 +131,8 @@ void StorageMap::place(const ir::Op& op, int32_t position) {
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     if (op.input(i) != nullptr && (liveness_.reads(op, i) || op.modifies(i))) storageOf(op.input(i));
   }
-  if (op.def().view != nullptr) {
-    if (placeView(op, position)) {
+  if (sharedOperand(op) >= 0) {
+    if (placeShared(op, position)) {
       free_.insert(&op);
     } else {
       placeOwn(op.output());

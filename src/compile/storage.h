@@ -36,15 +36,17 @@ class StorageMap {
 
   const Storage& at(const ir::Tensor* t) const { return storages_.at(t); }
   bool has(const ir::Tensor* t) const { return storages_.contains(t); }
-  /// Whether this view op moves no data.
+  /// Whether this op moves no data: a view, or an op that passes an operand on as it is.
   bool isFree(const ir::Op* op) const { return free_.contains(op); }
+  /// The operand whose memory the result of an op may be though the op does not work in place; -1: none.
+  int32_t sharedOperand(const ir::Op& op) const;
   std::vector<Buffer>& buffers() { return buffers_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   int32_t addBuffer(Buffer b);
 
  private:
   void place(const ir::Op& op, int32_t position);
-  bool placeView(const ir::Op& op, int32_t position);
+  bool placeShared(const ir::Op& op, int32_t position);
   void placeOwn(const ir::Tensor* t);
   const Storage& storageOf(const ir::Tensor* t);
   void findWrites();
@@ -57,6 +59,7 @@ class StorageMap {
   std::vector<Buffer> buffers_;
   std::unordered_map<const ir::Tensor*, Storage> storages_;
   std::unordered_set<const ir::Op*> free_;
+  std::unordered_map<const ir::Op*, int32_t> passed_;                  // elementwise ops that pass an operand on
   std::unordered_map<const ir::Tensor*, int32_t> lastUse_;             // through views
   std::unordered_map<const ir::Tensor*, int32_t> groupOf_;             // tensors that may share memory
   std::unordered_map<int32_t, std::vector<int32_t>> writes_;           // positions of writes, by group
