@@ -154,12 +154,14 @@ class Differentiator {
   }
 
   void addPartial(const Tensor* t, Tensor* grad) {
-    POPXL_ASSERT(grad->shape() == t->shape(), "gradient {} of {} {}", grad->type().str(), t->id(), t->type().str());
+    POPXL_ASSERT(grad->shape() == t->shape(), "gradient {} of {} {}", grad->type().str(), t->id(),
+                 t->type().str());
     partials_[t].push_back(grad);
   }
 
   Tensor* zeros(const ir::TensorType& type) {
-    return gradGraph_->addConstant("zeros", {type.dtype, type.shape, {}}, ir::HostData::allocate(type.bytes()));
+    return gradGraph_->addConstant("zeros", {type.dtype, type.shape, {}},
+                                   ir::HostData::allocate(type.bytes()));
   }
 
  private:
@@ -178,17 +180,25 @@ class Differentiator {
     }
   }
 
+  static void requireSafe(const Graph& graph) {
+    if (graph.canBeDifferentiated()) return;
+    fail(ErrorKind::kGraph,
+         "graph `{}` has been marked as unsafe to autodiff; give its gradient graph in "
+         "called_graphs_grad_info",
+         graph.displayName());
+  }
+
   void checkDifferentiable() const {
-    if (!forward_.canBeDifferentiated()) {
-      fail(ErrorKind::kGraph,
-           "graph `{}` has been marked as unsafe to autodiff; give its gradient graph in called_graphs_grad_info",
-           forward_.displayName());
-    }
+    requireSafe(forward_);
     for (const Op* op : forward_.ops()) {
+      for (Graph* callee : op->calledGraphs()) {
+        if (!infos_.contains(callee)) requireSafe(*callee);
+      }
       for (size_t i = 0; i < op->inputs().size(); ++i) {
         if (op->input(i) == nullptr || !op->modifies(i)) continue;
         fail(ErrorKind::kGraph,
-             "The graph {} contains a modifying op: `{}` at {} writes tensor `{}`, whose value the gradient may need; use "
+             "The graph {} contains a modifying op: `{}` at {} writes tensor `{}`, whose value the gradient "
+             "may need; use "
              "the op that does not work in place",
              forward_.displayName(), op->name(), op->loc().str(), op->input(i)->id());
       }
@@ -198,14 +208,16 @@ class Differentiator {
   /// An op between required and provided that has no gradient rule is an error, not a silent zero.
   void checkOpsHaveGradients() const {
     for (const Op* op : order_) {
-      if (op->def().grad != nullptr || op->def().stopsGradient || op->def().structure == ir::Structure::kCall) continue;
+      if (op->def().grad != nullptr || op->def().stopsGradient || op->def().structure == ir::Structure::kCall)
+        continue;
       const bool reads = std::any_of(op->inputs().begin(), op->inputs().end(), [&](const Tensor* t) {
         return t != nullptr && isFloat(t->dtype()) && fromRequired_.contains(t);
       });
       const bool matters = std::any_of(op->outputs().begin(), op->outputs().end(),
                                        [&](const Tensor* t) { return toProvided_.contains(t); });
       if (!reads || !matters) continue;
-      fail(ErrorKind::kGraph, "graph `{}` can't be differentiated: `{}` at {} has no gradient; keep it outside the graph",
+      fail(ErrorKind::kGraph,
+           "graph `{}` can't be differentiated: `{}` at {} has no gradient; keep it outside the graph",
            forward_.displayName(), op->name(), op->loc().str());
     }
   }
@@ -248,8 +260,9 @@ class Differentiator {
     }
     for (size_t i = order_.size(); i-- > 0;) {
       Op& op = *order_[i];
-      const bool hasGrad = std::any_of(op.outputs().begin(), op.outputs().end(),
-                                       [&](const Tensor* t) { return partials_.contains(t) && isFloat(t->dtype()); });
+      const bool hasGrad = std::any_of(op.outputs().begin(), op.outputs().end(), [&](const Tensor* t) {
+        return partials_.contains(t) && isFloat(t->dtype());
+      });
       const bool wanted = std::any_of(op.inputs().begin(), op.inputs().end(),
                                       [&](const Tensor* t) { return t != nullptr && needed(t); });
       if (!hasGrad || !wanted) continue;
@@ -274,7 +287,8 @@ class Differentiator {
     std::vector<Tensor*> inputs;
     for (const Connection& c : info.inputs) {
       const size_t out = indexIn(callee->outputs(), c.fwd), in = indexIn(callee->inputs(), c.fwd);
-      POPXL_ASSERT(out < callee->outputs().size() || in < callee->inputs().size(), "{} of {}", c.fwd->id(), callee->id());
+      POPXL_ASSERT(out < callee->outputs().size() || in < callee->inputs().size(), "{} of {}", c.fwd->id(),
+                   callee->id());
       if (c.isGrad) {
         inputs.push_back(context.outGradOrZero(out));
       } else if (in < callee->inputs().size()) {
@@ -319,8 +333,9 @@ class Differentiator {
     std::vector<Op*> dead;
     for (size_t i = gradGraph_->ops().size(); i-- > 0;) {
       Op* op = gradGraph_->ops()[i];
-      const bool used = op->def().sideEffect || std::any_of(op->outputs().begin(), op->outputs().end(),
-                                                            [&](const Tensor* t) { return live.contains(t); });
+      const bool used =
+          op->def().sideEffect || std::any_of(op->outputs().begin(), op->outputs().end(),
+                                              [&](const Tensor* t) { return live.contains(t); });
       if (used) {
         live.insert(op->inputs().begin(), op->inputs().end());
       } else {
@@ -356,8 +371,10 @@ class Differentiator {
     for (const Op* site : callSites(forward_)) {
       if (site->def().structure == ir::Structure::kCall) continue;
       fail(ErrorKind::kGraph,
-           "graph `{}` can't be differentiated: its gradient needs `{}`, which would have to become an output, but `{}` at "
-           "{} runs the graph with a fixed number of outputs; differentiate before making it, or return the tensor",
+           "graph `{}` can't be differentiated: its gradient needs `{}`, which would have to become an "
+           "output, but `{}` at "
+           "{} runs the graph with a fixed number of outputs; differentiate before making it, or return the "
+           "tensor",
            forward_.displayName(), extra.front()->id(), site->name(), site->loc().str());
     }
   }

@@ -134,3 +134,16 @@ def test_decompose_sum():
     assert sorted(op.opType() for op in graph._pb_graph.getOps()) == ["Add"] * 4 + ["HostStore", "Init"]
     with popxl.Session(ir) as session:
         assert session.run()[sink] == 6.0
+
+
+def test_graphs_marked_as_unsafe():
+    ir = popxl.Ir()
+    spec = popxl.TensorSpec((2,), popxl.float32)
+    inner = ir.create_graph(lambda a: a * a, spec)
+    info = autodiff(inner)
+    inner._pb_graph.setCanBeRecursivelyAutodiffed(False)
+    outer = ir.create_graph(lambda a: ops.call(inner, a), spec)
+    for graph in (inner, outer):
+        with pytest.raises(popart.popart_exception, match="has been marked as unsafe to autodiff"):
+            autodiff(graph)
+    autodiff(outer, called_graphs_grad_info={inner: info})
