@@ -55,6 +55,9 @@ class InferenceSession:
             raise _core.popart_runtime_error("The session is not compiled; call prepareDevice first.")
         if not self._engine.attached:
             self._engine.attach()
+            for tensor in self._pb_ir.getMainGraph().tensors_of_kind(_core.TensorKind.Variable.value):
+                # The host's copy of a variable is the memory that weights are written to: there is no other.
+                _core.log_trace(f"Reusing TensorData for d2hWeightBuffer of tensor {tensor.id}")
         return self._engine
 
     def _set_device(self, device: DeviceInfo) -> None:
