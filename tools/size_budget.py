@@ -20,7 +20,9 @@ HEADER_END = 150
 FUNCTION_END = 60
 
 # Why a file may be longer than 500 lines.
-REASONS: dict[str, str] = {}
+REASONS = {
+    "python/popxl/tensor.py": "one class: the operators and methods of Tensor, each with its signature and docstring",
+}
 
 CODE = {".cpp", ".h", ".py", ".sh", ".cmake"}
 GENERATED = re.compile(r"(^|/)_generated\.py$|\.pyi$|^docs/reference/")
