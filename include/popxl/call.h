@@ -1,0 +1,51 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include <popxl/graph.h>
+
+namespace popxl {
+
+namespace ir {
+class Op;
+}  // namespace ir
+
+/// Pairs of a tensor of a called graph and what to pass for it.
+using InputMap = std::vector<std::pair<Tensor, Tensor>>;
+
+/// One call of a graph: maps tensors of the called graph to those of the calling one.
+class CallSite {
+ public:
+  CallSite(std::shared_ptr<ir::Ir> ir, ir::Op* op) : ir_(std::move(ir)), op_(op) {}
+
+  Graph calledGraph() const;
+  std::vector<Tensor> inputs() const;   ///< operands, in the calling graph
+  std::vector<Tensor> outputs() const;  ///< results, in the calling graph
+  /// The operand or result that stands for an input or output of the called graph. Error(kValue) for any other tensor.
+  Tensor graphToParent(const Tensor& graphTensor) const;
+  /// The input or output of the called graph for which an operand or result stands: the first. Error(kValue) otherwise.
+  Tensor parentToGraph(const Tensor& parentTensor) const;
+  /// Declares that the call changes an operand in place, as if the graph's input were by reference.
+  void setParentInputModified(const Tensor& parentTensor);
+
+  ir::Op* get() const { return op_; }
+
+ private:
+  std::shared_ptr<ir::Ir> ir_;
+  ir::Op* op_;
+};
+
+namespace ops {
+
+/// Calls a graph: `inputs` in order for the graph's first inputs, `byTensor` for others. Error(kValue) when an input is
+/// missing, given twice or not the graph's; Error(kGraph) when shape or dtype differ.
+CallSite callWithInfo(const Graph& graph, const std::vector<Tensor>& inputs, const InputMap& byTensor = {},
+                      std::source_location where = std::source_location::current());
+/// Runs a graph `count` times; its first outputs become its first inputs of the next time. The results are the outputs of
+/// the last time.
+CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Tensor>& inputs,
+                        const InputMap& byTensor = {}, std::source_location where = std::source_location::current());
+
+}  // namespace ops
+}  // namespace popxl

@@ -1,0 +1,13 @@
+#pragma once
+
+// The whole public API.
+
+#include <popxl/call.h>
+#include <popxl/dtype.h>
+#include <popxl/error.h>
+#include <popxl/graph.h>
+#include <popxl/ir.h>
+#include <popxl/ops.h>
+#include <popxl/session.h>
+#include <popxl/tensor.h>
+#include <popxl/transforms.h>
