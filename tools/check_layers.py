@@ -1,4 +1,7 @@
-"""Checks who includes whom: a folder of src/ includes only itself and those above it, a public header only public ones."""
+"""Checks who includes whom.
+
+A folder of src/ includes only itself and those above it, a public header only public ones.
+"""
 
 import pathlib
 import re

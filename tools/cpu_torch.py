@@ -1,7 +1,7 @@
 """Makes a torch wheel that was built for CUDA importable without the CUDA packages, for measurements on the CPU.
 
-The wheel's libraries name a dozen CUDA libraries, some 3 GB, that a CPU program never calls. This writes libraries of
-these names next to them in which every function returns "no device". Usage: cpu_torch.py TORCH_LIB_FOLDER
+The wheel's libraries name a dozen CUDA libraries, some 3 GB, that a CPU program never calls. This writes libraries
+of these names next to them in which every function returns "no device". Usage: cpu_torch.py TORCH_LIB_FOLDER
 """
 
 import collections
@@ -54,10 +54,12 @@ def write_library(path: pathlib.Path, versions: dict[str, set[str]]) -> None:
     script = path.with_suffix(".map")
     names = sorted(name for group in versions.values() for name in group)
     source.write_text("".join(f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in names))
-    nodes = [f'"{version}" {{ global: {"; ".join(sorted(group))}; }};\n' for version, group in versions.items() if version]
+    nodes = [
+        f'"{version}" {{ global: {"; ".join(sorted(group))}; }};\n' for version, group in versions.items() if version
+    ]
     script.write_text("".join(nodes))
-    command = ["gcc", "-shared", "-fPIC", "-w", "-fno-builtin", f"-Wl,-soname,{path.name}", "-o", path, source]
-    run(*command, *([f"-Wl,--version-script={script}"] if nodes else []))
+    command = ["gcc", "-shared", "-fPIC", "-w", "-fno-builtin", f"-Wl,-soname,{path.name}"]
+    run(*command, *([f"-Wl,--version-script={script}"] if nodes else []), "-o", path, source)
     source.unlink()
     script.unlink()
 

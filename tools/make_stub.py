@@ -10,8 +10,8 @@ PACKAGE = pathlib.Path(__file__).resolve().parent.parent / "python" / "popxl"
 def make_stub(target: pathlib.Path) -> None:
     """Generates the stub of python/popxl/_core into `target`."""
     # Imported by itself, the module's own Python package need not be importable while the stub is made.
-    command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "_core", "-i", str(PACKAGE), "-o", str(target)]
-    subprocess.run(command, check=True)
+    command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "_core", "-i", str(PACKAGE)]
+    subprocess.run([*command, "-o", str(target)], check=True)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,8 @@ def main() -> int:
         totals.merge(run_cpp(build, arguments.jobs, reports))
     if "ir" in kinds:
         junit = reports / "lit.xml"
-        command = [sys.executable, "-m", "lit.main", "-s", "-v", "-j", str(arguments.jobs), f"-Dbuild={build}"]
+        lit = str(pathlib.Path(sys.executable).parent / "lit")
+        command = [lit, "-v", "-j", str(arguments.jobs), f"-Dbuild={build}"]
         # lit exits with 2 when it finds nothing, but also when its configuration is wrong.
         nothing_found = -1 if any(ROOT.glob("tests/**/*.ir")) else 2
         command += ["--xunit-xml-output", str(junit), "tests"]

@@ -19,7 +19,7 @@ def test_outside_project_links_the_installed_library(root, build, tmp_path):
         (source / name).write_text((root / "tests" / "install" / name).read_text())
     run("cmake", "-S", source, "-B", binary, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=tmp_path)
     run("cmake", "--build", binary, cwd=tmp_path)
-    assert run(binary / "outside", cwd=tmp_path).split() == ["42"]
+    assert run(binary / "outside", cwd=tmp_path).split() == ["2", "4", "6"]
 
 
 def test_every_installed_header_compiles_alone(build, tmp_path):
