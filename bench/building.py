@@ -6,10 +6,11 @@ import statistics
 import subprocess
 import time
 
-import numpy as np
-
+import ours
 import popxl
 import popxl.ops as ops
+import popxl.transforms as transforms
+import work
 
 
 def adds_per_second(count: int) -> float:
@@ -33,21 +34,29 @@ def cpp_adds_per_second(folder: pathlib.Path) -> dict[int, float]:
 
 
 def _layers(count: int) -> popxl.Ir:
+    """Forward and backward through `count` calls of one encoder layer and its gradient graph."""
+    item = work.encoder(batch=2, tokens=16, width=64, heads=4)
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
-        x = ops.host_load(popxl.h2d_stream((32, 256), popxl.float32, "x"))
+        weights: dict[str, popxl.Tensor] = {}
 
-        def layer(x: popxl.Tensor, w: popxl.Tensor, b: popxl.Tensor) -> popxl.Tensor:
-            h = ops.gelu(x @ w + b)
-            return ops.softmax(h @ w + b, axis=-1) + x
+        def build(x: popxl.Tensor) -> popxl.Tensor:
+            weights.update(ours.inputs_of(item))
+            return ours.encoder_layer(x, weights, 4)
 
-        w = popxl.variable(np.zeros((256, 256), np.float32))
-        b = popxl.variable(np.zeros(256, np.float32))
-        graph = ir.create_graph(layer, x, w, b)
+        x = ops.host_load(popxl.h2d_stream(item.data["x"].shape, popxl.float32, "x"))
+        graph = ir.create_graph(build, x)
+        backward = transforms.autodiff(graph)
+        inputs = {t: popxl.variable(item.weights[name], name=name) for name, t in weights.items()}
+        calls = []
         for _ in range(count):
-            (x,) = ops.call(graph, x, w, b)
-        out = popxl.d2h_stream(x.shape, x.dtype, "y")
-        ops.host_store(out, x)
+            calls.append(ops.call_with_info(graph, x, inputs_dict=inputs))
+            x = calls[-1].outputs[0]
+        gradient = x
+        for call in reversed(calls):
+            gradient, *_ = ops.call(backward.graph, gradient, inputs_dict=backward.inputs_dict(call))
+        out = popxl.d2h_stream(gradient.shape, gradient.dtype, "gradient")
+        ops.host_store(out, gradient)
     return ir
 
 

@@ -12,11 +12,11 @@ from work import Work
 RATE = 0.01
 
 
-def _variables(work: Work) -> dict[str, popxl.Tensor]:
+def variables_of(work: Work) -> dict[str, popxl.Tensor]:
     return {name: popxl.variable(value, name=name) for name, value in work.weights.items()}
 
 
-def _inputs(work: Work) -> dict[str, popxl.Tensor]:
+def inputs_of(work: Work) -> dict[str, popxl.Tensor]:
     return {name: popxl.graph_input(value.shape, popxl.float32, name) for name, value in work.weights.items()}
 
 
@@ -29,12 +29,12 @@ def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor
         weights: dict[str, popxl.Tensor] = {}
 
         def build(x: popxl.Tensor) -> popxl.Tensor:
-            weights.update(_inputs(work))
+            weights.update(inputs_of(work))
             return network(x, weights)
 
         loaded = ops.host_load(x)
         graph = ir.create_graph(build, loaded)
-        variables = _variables(work)
+        variables = variables_of(work)
         forward = ops.call_with_info(graph, loaded, inputs_dict={t: variables[n] for n, t in weights.items()})
         probabilities = ops.softmax(forward.outputs[0], axis=-1)
         loss, gradient = ops.nll_loss_with_softmax_grad(probabilities, ops.host_load(labels))
@@ -67,9 +67,9 @@ def lenet(work: Work) -> Callable[[], float]:
     return _classifier(work, network)
 
 
-def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
-    batch, tokens, width = work.data["x"].shape
-    heads = int(work.data["heads"])
+def encoder_layer(x: popxl.Tensor, w: dict, heads: int) -> popxl.Tensor:
+    """A post-norm transformer encoder layer on x (batch, tokens, width)."""
+    batch, tokens, width = x.shape
 
     def split(t: popxl.Tensor) -> popxl.Tensor:
         return t.reshape((batch, tokens, heads, width // heads)).transpose((0, 2, 1, 3))
@@ -77,26 +77,27 @@ def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
     def norm(t: popxl.Tensor, scale: popxl.Tensor, shift: popxl.Tensor) -> popxl.Tensor:
         return ops.layer_norm(t.reshape((-1, width)), scale, shift, 1e-5).reshape(t.shape)
 
-    def layer(x: popxl.Tensor, w: dict) -> popxl.Tensor:
-        q, k, v = (split(t) for t in ops.split(x @ w["qkv"] + w["qkv_b"], 3, axis=2))
-        scores = ops.softmax((q @ k.transpose((0, 1, 3, 2))) * (width // heads) ** -0.5, axis=-1)
-        mixed = (scores @ v).transpose((0, 2, 1, 3)).reshape(x.shape)
-        x = norm(x + (mixed @ w["out"] + w["out_b"]), w["n0"], w["n0_b"])
-        up = ops.geluerf(x @ w["up"] + w["up_b"])
-        return norm(x + (up @ w["down"] + w["down_b"]), w["n1"], w["n1_b"])
+    q, k, v = (split(t) for t in ops.split(x @ w["qkv"] + w["qkv_b"], 3, axis=2))
+    scores = ops.softmax((q @ k.transpose((0, 1, 3, 2))) * (width // heads) ** -0.5, axis=-1)
+    mixed = (scores @ v).transpose((0, 2, 1, 3)).reshape(x.shape)
+    x = norm(x + (mixed @ w["out"] + w["out_b"]), w["n0"], w["n0_b"])
+    up = ops.geluerf(x @ w["up"] + w["up_b"])
+    return norm(x + (up @ w["down"] + w["down_b"]), w["n1"], w["n1_b"])
 
+
+def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
         streams = {n: popxl.h2d_stream(work.data[n].shape, popxl.float32, n) for n in ("x", "dy")}
         weights: dict[str, popxl.Tensor] = {}
 
         def build(x: popxl.Tensor) -> popxl.Tensor:
-            weights.update(_inputs(work))
-            return layer(x, weights)
+            weights.update(inputs_of(work))
+            return encoder_layer(x, weights, int(work.data["heads"]))
 
         x = ops.host_load(streams["x"])
         graph = ir.create_graph(build, x)
-        variables = _variables(work)
+        variables = variables_of(work)
         forward = ops.call_with_info(graph, x, inputs_dict={t: variables[n] for n, t in weights.items()})
         backward = transforms.autodiff(graph)
         info = ops.call_with_info(
