@@ -1,5 +1,5 @@
 # Each goal does its own set-up, which a second run skips.
-.PHONY: demo test bench check build stub clean
+.PHONY: demo test bench check format build stub clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -19,6 +19,10 @@ bench:
 check:
 	tools/setup.sh check
 	tools/check.sh
+
+format:
+	tools/setup.sh check
+	git ls-files '*.cpp' '*.h' | xargs .venv-check/bin/clang-format -i
 
 build:
 	tools/setup.sh

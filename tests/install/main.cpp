@@ -1,6 +1,6 @@
-#include <iostream>
-
 #include <popxl/popxl.h>
+
+#include <iostream>
 
 int main() {
   popxl::Ir ir;
