@@ -1,5 +1,7 @@
 #include "kernels/pool.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "dense_test.h"
 
