@@ -27,16 +27,7 @@ std::pair<size_t, size_t> branchInput(const ir::Op& op, size_t operand) {
 Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
   std::unordered_set<const ir::Graph*> seen;
   findEffects(ir.mainGraph(), seen);
-  for (const ir::Graph* graph : seen) {
-    for (const ir::Op* op : graph->ops()) {
-      for (const ir::Graph* callee : op->calledGraphs()) sites_[callee].push_back(op);
-    }
-  }
-  for (const ir::Op* op : ir.mainGraph().ops()) {
-    const auto called = op->calledGraphs();
-    const bool calls = std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
-    if (calls || hasOwnEffect(*op)) markOp(*op);
-  }
+  enter(ir.mainGraph());
   for (const ir::Tensor* t : ir.mainGraph().outputs()) markTensor(*t);
   while (!opWork_.empty() || !tensorWork_.empty()) {
     if (!opWork_.empty()) {
@@ -46,31 +37,31 @@ Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
     } else {
       const ir::Tensor* t = tensorWork_.back();
       tensorWork_.pop_back();
-      if (t->producer() != nullptr) markOp(*t->producer());
-      // Written in place elsewhere: those ops are marked by their own effect.
-      const ir::Graph& graph = t->graph();
-      const auto at = std::find(graph.inputs().begin(), graph.inputs().end(), t);
-      if (t->kind() != ir::TensorKind::kInput || at == graph.inputs().end()) {
-        if (t->producer() != nullptr) linkCallee(*t->producer());
-        continue;
-      }
-      for (const ir::Op* site : sites_[&graph]) {
-        if (ops_.contains(site)) opWork_.push_back(site);
-      }
+      follow(*t);
     }
   }
 }
 
-/// Graphs whose call has an effect, callees first.
+/// Graphs whose call has an effect, callees first; and which operands stand for which graph inputs.
 void Liveness::findEffects(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen) {
   if (!seen.insert(&graph).second) return;
-  for (const ir::Op* op : graph.ops()) {
+  for (ir::Op* op : graph.ops()) {
+    const bool branches = op->def().structure == Structure::kConditional;
+    size_t operand = branches ? 1 : 0;
     for (const ir::Graph* callee : op->calledGraphs()) {
       findEffects(*callee, seen);
       if (effectful_.contains(callee)) effectful_.insert(&graph);
+      for (const ir::Tensor* input : callee->inputs()) {
+        operandsOf_[input].push_back({op, static_cast<int32_t>(operand++)});
+      }
     }
     if (hasOwnEffect(*op)) effectful_.insert(&graph);
   }
+}
+
+bool Liveness::hasEffect(const ir::Op& op) const {
+  const auto called = op.calledGraphs();
+  return hasOwnEffect(op) || std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
 }
 
 void Liveness::markOp(const ir::Op& op) {
@@ -81,36 +72,46 @@ void Liveness::markTensor(const ir::Tensor& t) {
   if (tensors_.insert(&t).second) tensorWork_.push_back(&t);
 }
 
-/// Live results of a live call are live outputs of the graph that it calls.
-void Liveness::linkCallee(const ir::Op& op) {
-  for (const ir::Graph* callee : op.calledGraphs()) {
-    for (size_t i = 0; i < op.outputs().size() && i < callee->outputs().size(); ++i) {
-      const bool carried = op.def().structure == Structure::kRepeat;
-      if (carried || tensors_.contains(op.output(i))) markTensor(*callee->outputs()[i]);
-    }
+void Liveness::enter(const ir::Graph& graph) {
+  if (!entered_.insert(&graph).second) return;
+  for (const ir::Op* op : graph.ops()) {
+    if (hasEffect(*op)) markOp(*op);
   }
 }
 
 void Liveness::follow(const ir::Op& op) {
   for (const ir::Graph* callee : op.calledGraphs()) {
-    for (const ir::Op* inner : callee->ops()) {
-      const auto called = inner->calledGraphs();
-      const bool calls = std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
-      if (calls || hasOwnEffect(*inner)) markOp(*inner);
-    }
+    enter(*callee);
+    if (op.def().structure != Structure::kRepeat) continue;
+    for (const ir::Tensor* t : callee->outputs()) markTensor(*t);  // the next iteration may read any of them
   }
-  linkCallee(op);
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     if (op.input(i) != nullptr && reads(op, i)) markTensor(*op.input(i));
+  }
+}
+
+void Liveness::follow(const ir::Tensor& t) {
+  if (const ir::Op* op = t.producer(); op != nullptr) {
+    markOp(*op);
+    for (const ir::Graph* callee : op->calledGraphs()) {
+      const auto index = static_cast<size_t>(t.producerIndex());
+      if (index < callee->outputs().size()) markTensor(*callee->outputs()[index]);
+    }
+  }
+  const auto operands = operandsOf_.find(&t);
+  if (operands == operandsOf_.end()) return;
+  for (const ir::Use& use : operands->second) {
+    const ir::Tensor* operand = use.op->input(static_cast<size_t>(use.index));
+    if (ops_.contains(use.op) && operand != nullptr) markTensor(*operand);
   }
 }
 
 bool Liveness::reads(const ir::Op& op, size_t i) const {
   switch (op.def().structure) {
     case Structure::kCall:
-      return op.modifies(i) || tensors_.contains(op.calledGraphs()[0]->inputs()[i]);
+      return op.modifies(i) || tensors_.contains(op.calledGraph()->inputs()[i]);
     case Structure::kRepeat: {
-      const ir::Graph& body = *op.calledGraphs()[0];
+      const ir::Graph& body = *op.calledGraph();
       return i < body.outputs().size() || op.modifies(i) || tensors_.contains(body.inputs()[i]);
     }
     case Structure::kConditional: {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/ir.h"
@@ -23,16 +24,20 @@ class Liveness {
 
  private:
   void findEffects(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen);
+  bool hasEffect(const ir::Op& op) const;
   void markOp(const ir::Op& op);
   void markTensor(const ir::Tensor& t);
+  void enter(const ir::Graph& graph);
   void follow(const ir::Op& op);
-  void linkCallee(const ir::Op& op);
+  void follow(const ir::Tensor& t);
 
   Reads reads_;
   std::unordered_set<const ir::Graph*> effectful_;
+  std::unordered_set<const ir::Graph*> entered_;  // called by a live op, or the main graph
   std::unordered_set<const ir::Op*> ops_;
   std::unordered_set<const ir::Tensor*> tensors_;
-  std::unordered_map<const ir::Graph*, std::vector<const ir::Op*>> sites_;
+  /// Operands of call sites by the graph input that they stand for.
+  std::unordered_map<const ir::Tensor*, std::vector<ir::Use>> operandsOf_;
   std::vector<const ir::Op*> opWork_;
   std::vector<const ir::Tensor*> tensorWork_;
 };

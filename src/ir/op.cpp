@@ -61,6 +61,13 @@ std::vector<Graph*> Op::calledGraphs() const {
   return graphs;
 }
 
+Graph* Op::calledGraph() const {
+  for (const Attr& a : attrs_) {
+    if (const auto* graph = std::get_if<Graph*>(&a)) return *graph;
+  }
+  return nullptr;
+}
+
 namespace {
 
 /// Whether some op of the graph writes this tensor or memory that it shares.
@@ -81,12 +88,12 @@ bool Op::modifies(size_t input) const {
   switch (def_->structure) {
     case Structure::kCall: {
       if (std::binary_search(declaredModified_.begin(), declaredModified_.end(), index)) return true;
-      const Graph& callee = *calledGraphs().front();
+      const Graph& callee = *calledGraph();
       return input < callee.inputs().size() && callee.inputs()[input]->byRef();
     }
     case Structure::kRepeat: {
       if (std::binary_search(declaredModified_.begin(), declaredModified_.end(), index)) return true;
-      const Graph& body = *calledGraphs().front();
+      const Graph& body = *calledGraph();
       if (input >= body.inputs().size() || !body.inputs()[input]->byRef()) return false;
       const bool carried = input < body.outputs().size();
       return carried || modifiedInside(*body.inputs()[input]);

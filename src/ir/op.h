@@ -68,6 +68,8 @@ class Op {
   void declareModified(int32_t input);
   /// Graphs this op calls: call 1, repeat 1, conditional 2 (then, else).
   std::vector<Graph*> calledGraphs() const;
+  /// The first of them, null when there is none.
+  Graph* calledGraph() const;
 
   bool erased() const { return erased_; }
   std::string str() const;  ///< one line of the text form
