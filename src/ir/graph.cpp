@@ -135,7 +135,10 @@ void Graph::checkOperands(const OpDef& def, const OpRequest& request) const {
     }
     const Tensor* t = i < given ? request.inputs[i] : nullptr;
     if (t == nullptr) {
-      if (operand->arity == Arity::kOne) fail(ErrorKind::kValue, "operand `{}` is missing", operand->name);
+      // A list of operands has no gaps, and is empty only where a graph says how long it is.
+      const bool list = operand->arity == Arity::kVariadic;
+      const bool missing = list ? i < given || def.structure == Structure::kNone : operand->arity == Arity::kOne;
+      if (missing) fail(ErrorKind::kValue, "operand `{}` is missing", operand->name);
       continue;
     }
     if (t->graph_ != this || t->erased_) {
