@@ -30,12 +30,9 @@ PoolSizes sizesOf(const PoolSpec& s) {
       dims >= 1 && dims <= 3 && s.input.shape.size() == dims + 2 && s.output.shape.size() == dims + 2 &&
           s.strides.size() == dims && s.padsBegin.size() == dims && s.dilations.size() == dims,
       "input {} output {} kernel {}", toString(s.input.shape), toString(s.output.shape), toString(s.kernel));
-  return {spatial(std::span(s.input.shape).subspan(2), 1),
-          spatial(std::span(s.output.shape).subspan(2), 1),
-          spatial(s.kernel, 1),
-          spatial(s.strides, 1),
-          spatial(s.padsBegin, 0),
-          spatial(s.dilations, 1)};
+  return simd::poolSizes(spatial(std::span(s.input.shape).subspan(2), 1),
+                         spatial(std::span(s.output.shape).subspan(2), 1), spatial(s.kernel, 1),
+                         spatial(s.strides, 1), spatial(s.padsBegin, 0), spatial(s.dilations, 1));
 }
 
 /// One operand: planes of it are used where they lie, or through a dense copy.
@@ -84,7 +81,7 @@ class PoolKernel final : public Kernel {
   static constexpr size_t kMaxOperands = 4;
   struct Lane {
     std::array<Loaded*, kMaxOperands> planes;
-    T* row;
+    T* rows;
   };
 
   Lane laneOf(Carver& carver) const;
@@ -138,8 +135,7 @@ typename PoolKernel<T>::Lane PoolKernel<T>::laneOf(Carver& carver) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!tensors_[i].plain) lane.planes[i] = carver.take<Loaded>(tensors_[i].elements());
   }
-  const bool isGrad = pass_ == PoolPass::kMaxGrad || pass_ == PoolPass::kAverageGrad;
-  lane.row = isGrad ? carver.take<T>(sizes_.out[2]) : nullptr;
+  lane.rows = carver.take<T>(simd::poolScratch(pass_, sizes_));
   return lane;
 }
 
@@ -157,7 +153,7 @@ void PoolKernel<T>::runPlane(std::span<std::byte* const> operands, int64_t sampl
     target = data;
   }
   const size_t last = tensors_.size() - 1;
-  simd::PoolPlane<T> plane{nullptr, nullptr, nullptr, at[last], lane.row, counts_.data()};
+  simd::PoolPlane<T> plane{nullptr, nullptr, nullptr, at[last], lane.rows, counts_.data()};
   if (pass_ != PoolPass::kAverageGrad) plane.x = at[0];
   if (pass_ == PoolPass::kAverageGrad) plane.dy = at[0];
   if (pass_ == PoolPass::kMaxGrad) {
