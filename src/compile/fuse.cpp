@@ -1,9 +1,11 @@
 #include "compile/fuse.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -12,6 +14,12 @@ namespace {
 
 constexpr size_t kMaxOps = 64;
 constexpr size_t kMaxOperands = 28;
+
+/// POPXL_DISABLE_PASSES=fuse: one op a step, to tell whether fusion is at fault.
+bool fusionDisabled() {
+  const char* value = std::getenv("POPXL_DISABLE_PASSES");
+  return value != nullptr && std::string_view(value).find("fuse") != std::string_view::npos;
+}
 
 bool isReduction(const ir::OpDef& def) { return def.reducesAxes || def.reducesToOutput; }
 
@@ -50,6 +58,7 @@ class Fuser {
       } else {
         addSingle(op);
       }
+      while (alone_ && !open_.empty()) close(open_.begin());
       closeFinished();
     }
     while (!open_.empty()) close(open_.begin());
@@ -118,6 +127,14 @@ class Fuser {
     steps_.push_back({{&op}, false});
   }
 
+  /// Whether all that the group writes of a buffer is the same elements: only the last of several writes is carried out.
+  bool holdsOnly(const Group& g, const Storage& written) const {
+    return std::all_of(g.values.begin(), g.values.end(), [&](const ir::Tensor* t) {
+      const Storage& own = storages_.at(t);
+      return own.buffer != written.buffer || own == written;
+    });
+  }
+
   /// Whether op can use the values of group g directly.
   bool fits(const ir::Op& op, const Shape& space, const std::vector<OperandUse>& uses, const Group& g) const {
     if (g.space != space || g.ops.size() >= kMaxOps) return false;
@@ -136,7 +153,10 @@ class Fuser {
       // What the group reads of the written memory must be the same element at every position.
       const Storage& written = storages_.at(op.input(i));
       if (written.layout.shape != space) return false;
+      if (g.owned.contains(written.buffer) && !holdsOnly(g, written)) return false;
       const auto reads = g.reads.find(written.buffer);
+      // An update happens before all arithmetic of the group.
+      if (op.def().update != nullptr && reads != g.reads.end()) return false;
       if (reads == g.reads.end()) continue;
       for (const ir::Tensor* t : reads->second) {
         if (!(storages_.at(t) == written)) return false;
@@ -214,6 +234,7 @@ class Fuser {
   const StorageMap& storages_;
   const analysis::Liveness& liveness_;
   std::unordered_map<const ir::Tensor*, int64_t> pendingUses_;
+  const bool alone_ = fusionDisabled();
   Groups open_;
   std::map<int32_t, Groups::iterator> ownerOf_;
   std::vector<Step> steps_;

@@ -8,13 +8,20 @@ namespace popxl::compile {
 namespace {
 
 /// Whether running the graph writes the memory of its input.
-bool writesInput(const ir::Tensor* t) {
-  for (const ir::Use& use : t->uses()) {
-    if (use.op->modifies(static_cast<size_t>(use.index))) return true;
-    const bool shares = use.op->def().view != nullptr;
-    if (shares && writesInput(use.op->output())) return true;
-    for (const ir::Alias& alias : use.op->aliases()) {
-      if (alias.input == use.index && writesInput(use.op->output(static_cast<size_t>(alias.output)))) return true;
+bool writesInput(const ir::Tensor* input) {
+  std::vector<const ir::Tensor*> sharing = {input};
+  while (!sharing.empty()) {
+    const ir::Tensor* t = sharing.back();
+    sharing.pop_back();
+    for (const ir::Use& use : t->uses()) {
+      if (use.op->modifies(static_cast<size_t>(use.index))) return true;
+      if (use.op->def().view != nullptr) {
+        sharing.push_back(use.op->output());
+        continue;
+      }
+      for (const ir::Alias& alias : use.op->aliases()) {
+        if (alias.input == use.index) sharing.push_back(use.op->output(static_cast<size_t>(alias.output)));
+      }
     }
   }
   return false;
@@ -34,9 +41,17 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const ir::Graph& c
     if (!dense) copyBack.push_back(operand);
     return contiguous(t);
   }
-  if (!dense || !writesInput(callee.inputs()[input])) return contiguous(t);
-  if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t &&
-      std::count(op.inputs().begin(), op.inputs().end(), t) == 1) {
+  // A value passed on must not change while the callee runs, through the callee's other operands either.
+  size_t sharing = 0;
+  bool changes = false;
+  for (size_t i = 0; i < op.inputs().size(); ++i) {
+    const ir::Tensor* other = op.input(i);
+    if (other == nullptr || !storages_.has(other) || storages_.at(other).buffer != storage.buffer) continue;
+    ++sharing;
+    changes = changes || op.modifies(i);
+  }
+  if (!dense || (!changes && !writesInput(callee.inputs()[input]))) return contiguous(t);
+  if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t && sharing == 1) {
     return refOf(t);
   }
   const Ref copy = temporary(t->type().bytes());

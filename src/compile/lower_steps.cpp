@@ -155,7 +155,11 @@ void GraphLowering::lowerElementwise(const Step& step) {
   spec.space = spaceOf(*step.ops.front());
   std::vector<Ref> refs;
   for (const ir::Tensor* t : stored) group.store(t);
-  const std::vector<const ir::Tensor*> operands = addOperands(group, spec.space, spec.inputs, refs);
+  std::vector<const ir::Tensor*> operands = addOperands(group, spec.space, spec.inputs, refs);
+  // Memory that the step writes in place is not free for another result, even when nothing reads it afterwards.
+  std::set<int32_t> written;
+  for (const ir::Tensor* t : stored) written.insert(storages_.at(t).buffer);
+  std::erase_if(operands, [&](const ir::Tensor* t) { return written.contains(storages_.at(t).buffer); });
   for (const ir::Tensor* t : stored) {
     spec.outputs.push_back(storages_.at(t).layout);
     reuseDyingOperand(t, operands);

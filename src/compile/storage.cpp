@@ -85,7 +85,8 @@ bool StorageMap::isWrittenBetween(const ir::Tensor* t, int32_t after, int32_t up
   if (group == groupOf_.end()) return false;
   const auto it = writes_.find(group->second);
   if (it == writes_.end()) return false;
-  return std::any_of(it->second.begin(), it->second.end(), [&](int32_t w) { return w > after && w <= upTo; });
+  const auto next = std::upper_bound(it->second.begin(), it->second.end(), after);
+  return next != it->second.end() && *next <= upTo;
 }
 
 const Storage& StorageMap::storageOf(const ir::Tensor* t) {

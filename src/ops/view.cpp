@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "kernels/copy.h"
 #include "ops/define.h"
@@ -82,16 +83,13 @@ bool reshapeStrides(const Layout& from, const Shape& to, Strides& strides) {
         b *= to[jEnd++];
       }
     }
-    int64_t step = 1, span = -1;  // span: the stride that the next outer dimension must have
+    int64_t step = 1;
+    std::optional<int64_t> span;  // the stride that the next outer dimension must have
     for (size_t k = iEnd; k-- > i;) {
       if (from.shape[k] == 1) continue;
-      if (span < 0) {
-        step = from.strides[k];
-      } else if (from.strides[k] != span) {
-        return false;
-      }
+      if (span && from.strides[k] != *span) return false;
+      if (!span) step = from.strides[k];
       span = from.strides[k] * from.shape[k];
-      if (step == 0) span = 0;
     }
     for (size_t k = jEnd; k-- > j;) {
       strides[k] = step;

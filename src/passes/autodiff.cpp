@@ -137,16 +137,7 @@ class Differentiator {
     const auto it = partials_.find(t);
     if (it == partials_.end()) return nullptr;
     if (it->second.size() > 1) {
-      const ir::OpDef* sum = forward_.ir().table().find("add_n");
-      POPXL_ASSERT(sum != nullptr, "the op table has no add_n");
-      ir::OpRequest request;
-      request.inputs = it->second;
-      request.outputNames = {gradName(*t)};
-      if (from != nullptr) {
-        request.settings = from->settings();
-        request.loc = from->loc();
-      }
-      it->second = {gradGraph_->addOp(*sum, std::move(request))->output()};
+      it->second = {add(it->second, gradName(*t), from)};
     } else if (Tensor* only = it->second.front(); only->producer() != nullptr && named_.insert(only).second) {
       gradGraph_->rename(only, gradName(*t));
     }
@@ -222,6 +213,30 @@ class Differentiator {
     }
   }
 
+  static std::set<size_t> placesOf(const std::vector<Connection>& connections, const std::vector<Tensor*>& list) {
+    std::set<size_t> places;
+    for (const Connection& c : connections) {
+      const auto at = std::find(list.begin(), list.end(), c.fwd);
+      if (c.isGrad && at != list.end()) places.insert(static_cast<size_t>(at - list.begin()));
+    }
+    return places;
+  }
+  /// Whether a gradient graph that was made for other call sites takes and gives all that these need.
+  static bool covers(const GradInfo& info, const std::set<size_t>& outputs, const std::set<size_t>& inputs) {
+    const auto given = placesOf(info.outputs, info.forward->inputs());
+    const auto seeds = placesOf(info.inputs, info.forward->outputs());
+    const auto& results = info.forward->outputs();
+    return std::includes(given.begin(), given.end(), inputs.begin(), inputs.end()) &&
+           std::all_of(outputs.begin(), outputs.end(), [&](size_t i) {
+             const auto first = std::find(results.begin(), results.end(), results[i]);
+             return seeds.contains(static_cast<size_t>(first - results.begin()));
+           });
+  }
+  static void alsoNeeded(const GradInfo& info, std::set<size_t>& outputs, std::set<size_t>& inputs) {
+    outputs.merge(placesOf(info.inputs, info.forward->outputs()));
+    inputs.merge(placesOf(info.outputs, info.forward->inputs()));
+  }
+
   /// Gradient graphs of what this graph calls, for the union of what its call sites need.
   void differentiateCallees() {
     std::map<Graph*, std::pair<std::set<size_t>, std::set<size_t>>> needs;
@@ -229,7 +244,7 @@ class Differentiator {
     for (const Op* op : order_) {
       if (op->def().structure != ir::Structure::kCall) continue;
       Graph* callee = op->calledGraphs().front();
-      if (infos_.contains(callee)) continue;
+      if (options_.known.contains(callee)) continue;
       if (!needs.contains(callee)) callees.push_back(callee);
       auto& [outputs, inputs] = needs[callee];
       for (size_t i = 0; i < op->outputs().size(); ++i) {
@@ -240,9 +255,14 @@ class Differentiator {
       }
     }
     for (Graph* callee : callees) {
-      const auto& [outputs, inputs] = needs[callee];
+      auto& [outputs, inputs] = needs[callee];
       if (outputs.empty() || inputs.empty()) continue;
+      if (const auto made = infos_.find(callee); made != infos_.end()) {
+        if (covers(made->second, outputs, inputs)) continue;
+        alsoNeeded(made->second, outputs, inputs);
+      }
       AutodiffOptions options;
+      options.known = options_.known;
       options.gradsProvided.emplace();
       for (const size_t i : outputs) options.gradsProvided->push_back(callee->outputs()[i]);
       options.gradsRequired.emplace();
@@ -275,6 +295,32 @@ class Differentiator {
     }
   }
 
+  /// What reaches a tensor of the called graph through the results of a call. A tensor that is several outputs has the
+  /// sum of them as its gradient, given once.
+  Tensor* gradOfCallOutput(const Op& call, const Tensor* fwd, bool first) {
+    const std::vector<Tensor*>& outputs = call.calledGraph()->outputs();
+    std::vector<Tensor*> grads;
+    for (size_t i = 0; i < outputs.size() && first; ++i) {
+      if (outputs[i] != fwd) continue;
+      if (Tensor* grad = gradOf(call.output(i), &call); grad != nullptr) grads.push_back(grad);
+    }
+    if (grads.empty()) return zeros(fwd->type());
+    return grads.size() == 1 ? grads.front() : add(std::move(grads), "t", &call);
+  }
+
+  Tensor* add(std::vector<Tensor*> grads, std::string name, const Op* from) {
+    const ir::OpDef* sum = forward_.ir().table().find("add_n");
+    POPXL_ASSERT(sum != nullptr, "the op table has no add_n");
+    ir::OpRequest request;
+    request.inputs = std::move(grads);
+    request.outputNames = {std::move(name)};
+    if (from != nullptr) {
+      request.settings = from->settings();
+      request.loc = from->loc();
+    }
+    return gradGraph_->addOp(*sum, std::move(request))->output();
+  }
+
   void differentiateCall(Op& call) {
     Graph* callee = call.calledGraphs().front();
     const auto found = infos_.find(callee);
@@ -285,12 +331,13 @@ class Differentiator {
     };
     RuleContext context(call, *this);
     std::vector<Tensor*> inputs;
+    TensorSet seeded;
     for (const Connection& c : info.inputs) {
       const size_t out = indexIn(callee->outputs(), c.fwd), in = indexIn(callee->inputs(), c.fwd);
       POPXL_ASSERT(out < callee->outputs().size() || in < callee->inputs().size(), "{} of {}", c.fwd->id(),
                    callee->id());
       if (c.isGrad) {
-        inputs.push_back(context.outGradOrZero(out));
+        inputs.push_back(gradOfCallOutput(call, c.fwd, seeded.insert(c.fwd).second));
       } else if (in < callee->inputs().size()) {
         inputs.push_back(context.input(in));
       } else {
@@ -318,11 +365,7 @@ class Differentiator {
     }
     removeUnused();
     const std::vector<Tensor*> extra = extraOutputs();
-    checkCanGainOutputs(extra);
-    for (Tensor* t : extra) {
-      forward_.addOutput(t);
-      for (Op* site : callSites(forward_)) site->addOutput("autodiff_output", t->type());
-    }
+    if (!extra.empty()) giveOutputs(extra);
     info.inputs = inputs_;
     return info;
   }
@@ -356,19 +399,26 @@ class Differentiator {
   }
 
   std::vector<Tensor*> extraOutputs() const {
+    TensorSet known(forward_.inputs().begin(), forward_.inputs().end());
+    known.insert(forward_.outputs().begin(), forward_.outputs().end());
     std::vector<Tensor*> extra;
     for (const Connection& c : inputs_) {
-      const auto& ins = forward_.inputs();
-      const auto& outs = forward_.outputs();
-      if (c.isGrad || std::find(ins.begin(), ins.end(), c.fwd) != ins.end()) continue;
-      if (std::find(outs.begin(), outs.end(), c.fwd) == outs.end()) extra.push_back(c.fwd);
+      if (!c.isGrad && !known.contains(c.fwd)) extra.push_back(c.fwd);
     }
     return extra;
   }
 
-  void checkCanGainOutputs(const std::vector<Tensor*>& extra) const {
-    if (extra.empty()) return;
-    for (const Op* site : callSites(forward_)) {
+  void giveOutputs(const std::vector<Tensor*>& extra) {
+    const std::vector<Op*> sites = callSites(forward_);
+    checkCanGainOutputs(sites, extra);
+    for (Tensor* t : extra) {
+      forward_.addOutput(t);
+      for (Op* site : sites) site->addOutput("autodiff_output", t->type());
+    }
+  }
+
+  void checkCanGainOutputs(const std::vector<Op*>& sites, const std::vector<Tensor*>& extra) const {
+    for (const Op* site : sites) {
       if (site->def().structure == ir::Structure::kCall) continue;
       fail(ErrorKind::kGraph,
            "graph `{}` can't be differentiated: its gradient needs `{}`, which would have to become an "
