@@ -1,9 +1,10 @@
 #pragma once
 
+#include <popxl/graph.h>
+
+#include <concepts>
 #include <utility>
 #include <vector>
-
-#include <popxl/graph.h>
 
 namespace popxl {
 
@@ -22,9 +23,11 @@ class CallSite {
   Graph calledGraph() const;
   std::vector<Tensor> inputs() const;   ///< operands, in the calling graph
   std::vector<Tensor> outputs() const;  ///< results, in the calling graph
-  /// The operand or result that stands for an input or output of the called graph. Error(kValue) for any other tensor.
+  /// The operand or result that stands for an input or output of the called graph. Error(kValue) for any
+  /// other tensor.
   Tensor graphToParent(const Tensor& graphTensor) const;
-  /// The input or output of the called graph for which an operand or result stands: the first. Error(kValue) otherwise.
+  /// The input or output of the called graph for which an operand or result stands: the first. Error(kValue)
+  /// otherwise.
   Tensor parentToGraph(const Tensor& parentTensor) const;
   /// Declares that the call changes an operand in place, as if the graph's input were by reference.
   void setParentInputModified(const Tensor& parentTensor);
@@ -36,16 +39,36 @@ class CallSite {
   ir::Op* op_;
 };
 
+/// A graph to be called, with the place of the call: a default argument can't follow a pack.
+struct LocatedGraph {
+  const Graph& graph;
+  std::source_location where;
+  // NOLINTNEXTLINE(google-explicit-constructor): the conversion is the point
+  LocatedGraph(const Graph& g, std::source_location at = std::source_location::current())
+      : graph(g), where(at) {}
+};
+
 namespace ops {
 
-/// Calls a graph: `inputs` in order for the graph's first inputs, `byTensor` for others. Error(kValue) when an input is
-/// missing, given twice or not the graph's; Error(kGraph) when shape or dtype differ.
+/// Calls a graph: `inputs` in order for the graph's first inputs, `byTensor` for others. Error(kValue) when
+/// an input is missing, given twice or not the graph's; Error(kGraph) when shape or dtype differ.
 CallSite callWithInfo(const Graph& graph, const std::vector<Tensor>& inputs, const InputMap& byTensor = {},
                       std::source_location where = std::source_location::current());
-/// Runs a graph `count` times; its first outputs become its first inputs of the next time. The results are the outputs of
-/// the last time.
+/// Runs a graph `count` times; its first outputs become its first inputs of the next time. The results are
+/// the outputs of the last time.
 CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Tensor>& inputs,
-                        const InputMap& byTensor = {}, std::source_location where = std::source_location::current());
+                        const InputMap& byTensor = {},
+                        std::source_location where = std::source_location::current());
+
+/// The outputs of a call, or of a repetition, with all inputs in order.
+template <std::same_as<Tensor>... Tensors>
+std::vector<Tensor> call(LocatedGraph graph, const Tensors&... inputs) {
+  return callWithInfo(graph.graph, {inputs...}, {}, graph.where).outputs();
+}
+template <std::same_as<Tensor>... Tensors>
+std::vector<Tensor> repeat(LocatedGraph graph, int64_t count, const Tensors&... inputs) {
+  return repeatWithInfo(graph.graph, count, {inputs...}, {}, graph.where).outputs();
+}
 
 }  // namespace ops
 }  // namespace popxl

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <popxl/tensor.h>
+
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <popxl/tensor.h>
 
 namespace popxl {
 
@@ -24,6 +24,12 @@ class Graph {
   std::vector<Tensor> inputs() const;
   std::vector<Tensor> outputs() const;
   std::vector<Tensor> tensors() const;  ///< in order of creation
+  /// By name. Error(kKey) when the graph has none of it.
+  Tensor tensor(std::string_view name) const;
+  /// Like graphInput and graphOutput, whatever graph is entered.
+  Tensor addInput(const TensorSpec& spec, std::string_view name = "t", bool byRef = false,
+                  std::source_location where = std::source_location::current()) const;
+  void addOutput(const Tensor& t) const;
   /// Number of ops.
   int64_t size() const;
   /// The text form of the graph.
@@ -42,72 +48,66 @@ class Graph {
   ir::Graph* graph_ = nullptr;
 };
 
-/// Ops made while it lives go to this graph. Scopes nest. Error(kRuntime) inside a graph of another Ir.
-class GraphScope {
- public:
-  explicit GraphScope(const Graph& graph);
-  ~GraphScope();
-  GraphScope(const GraphScope&) = delete;
-  GraphScope& operator=(const GraphScope&) = delete;
-
- private:
-  Graph graph_;
-};
-
-/// Ops made while it lives run in the order in which they are made; with `ordered` false in no particular order, inside an
-/// ordered block.
-class InSequence {
- public:
-  explicit InSequence(bool ordered = true);
-  ~InSequence();
-  InSequence(const InSequence&) = delete;
-  InSequence& operator=(const InSequence&) = delete;
-};
-
-/// Names of tensors made while it lives begin with `name` and '/'.
-class NameScope {
- public:
-  explicit NameScope(std::string_view name);
-  ~NameScope();
-  NameScope(const NameScope&) = delete;
-  NameScope& operator=(const NameScope&) = delete;
-};
-
 /// The graph that is entered. Error(kRuntime) when none is.
 Graph currentGraph();
 
-/// A new input of the graph that is entered, after those it has. With `byRef` the graph's changes of it reach the caller.
+/// A new input of the graph that is entered, after those it has. With `byRef` the graph's changes of it reach
+/// the caller.
 Tensor graphInput(const TensorSpec& spec, std::string_view name = "t", bool byRef = false,
                   std::source_location where = std::source_location::current());
 /// Makes `t` the next output of the graph that is entered.
 void graphOutput(const Tensor& t);
 
 namespace detail {
-Tensor addData(const void* data, int64_t elements, const TensorSpec& spec, std::string_view name, bool variable,
-               std::source_location where);
+/// `count` is in bytes when `raw`, else in elements.
+Tensor addData(const void* data, int64_t count, bool raw, const TensorSpec& spec, std::string_view name,
+               bool variable, std::source_location where);
+template <typename T>
+Tensor addData(std::span<const T> data, Shape shape, std::string_view name, bool variable,
+               std::source_location where) {
+  return addData(data.data(), static_cast<int64_t>(data.size()), false, {std::move(shape), dtypeOf<T>()},
+                 name, variable, where);
+}
 }  // namespace detail
 
-/// A variable of the main graph with the initial value `data`, row-major. Error(kValue) in another graph or when the number
-/// of elements is not that of `shape`.
+/// A variable of the main graph with the initial value `data`, row-major. Error(kValue) in another graph or
+/// when the number of elements is not that of `shape`.
 template <typename T>
 Tensor variable(const std::vector<T>& data, Shape shape, std::string_view name = "t",
                 std::source_location where = std::source_location::current()) {
-  return detail::addData(data.data(), static_cast<int64_t>(data.size()), {std::move(shape), dtypeOf<T>()}, name, true,
-                         where);
+  return detail::addData(std::span<const T>(data), std::move(shape), name, true, where);
+}
+template <typename T>
+Tensor variable(std::span<const T> data, Shape shape, std::string_view name = "t",
+                std::source_location where = std::source_location::current()) {
+  return detail::addData(data, std::move(shape), name, true, where);
+}
+/// From memory of any dtype, float16 and float8 included.
+inline Tensor variable(std::span<const std::byte> bytes, const TensorSpec& spec, std::string_view name = "t",
+                       std::source_location where = std::source_location::current()) {
+  return detail::addData(bytes.data(), static_cast<int64_t>(bytes.size()), true, spec, name, true, where);
 }
 
-/// A constant of the graph that is entered.
+/// A constant of the graph that is entered. The data is copied, as that of a variable is.
 template <typename T>
 Tensor constant(const std::vector<T>& data, Shape shape, std::string_view name = "t",
                 std::source_location where = std::source_location::current()) {
-  return detail::addData(data.data(), static_cast<int64_t>(data.size()), {std::move(shape), dtypeOf<T>()}, name, false,
-                         where);
+  return detail::addData(std::span<const T>(data), std::move(shape), name, false, where);
+}
+template <typename T>
+Tensor constant(std::span<const T> data, Shape shape, std::string_view name = "t",
+                std::source_location where = std::source_location::current()) {
+  return detail::addData(data, std::move(shape), name, false, where);
+}
+inline Tensor constant(std::span<const std::byte> bytes, const TensorSpec& spec, std::string_view name = "t",
+                       std::source_location where = std::source_location::current()) {
+  return detail::addData(bytes.data(), static_cast<int64_t>(bytes.size()), true, spec, name, false, where);
 }
 
 /// A scalar constant.
 template <typename T>
 Tensor constant(T value, std::source_location where = std::source_location::current()) {
-  return detail::addData(&value, 1, {{}, dtypeOf<T>()}, "t", false, where);
+  return detail::addData(std::span<const T>(&value, 1), {}, "t", false, where);
 }
 
 }  // namespace popxl

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <popxl/graph.h>
+#include <popxl/scope.h>
+
 #include <array>
 #include <memory>
 #include <string>
@@ -8,8 +11,6 @@
 #include <type_traits>
 #include <vector>
 
-#include <popxl/graph.h>
-
 namespace popxl {
 
 /// A host stream: data that a program takes in or gives out while it runs.
@@ -17,25 +18,35 @@ class Stream {
  public:
   const std::string& name() const { return name_; }
   const TensorSpec& spec() const { return spec_; }  ///< of one transfer
+  bool toDevice() const { return toDevice_; }
 
-  Stream(std::string name, TensorSpec spec) : name_(std::move(name)), spec_(std::move(spec)) {}
+  /// For the library itself.
+  Stream(std::shared_ptr<ir::Ir> ir, std::string name, TensorSpec spec, bool toDevice)
+      : ir_(std::move(ir)), name_(std::move(name)), spec_(std::move(spec)), toDevice_(toDevice) {}
+  const std::shared_ptr<ir::Ir>& ir() const { return ir_; }
 
  private:
+  std::shared_ptr<ir::Ir> ir_;
   std::string name_;
   TensorSpec spec_;
+  bool toDevice_;
 };
 
 /// A whole program: the main graph, the graphs it calls, streams.
 class Ir {
  public:
-  Ir();
+  /// An empty program for a number of replicas, which run in this process. Error(kValue) when it is less
+  /// than 1.
+  explicit Ir(int64_t replicationFactor = 1);
 
   Graph mainGraph() const;
   std::vector<Graph> graphs() const;
+  int64_t replicationFactor() const;
 
-  /// Makes a graph from a callable. Each spec (TensorSpec, Tensor, or a vector of them) becomes an input (or a vector of
-  /// inputs) that is passed to `fn`, which may make more with graphInput. What `fn` returns are the outputs: nothing, a
-  /// Tensor, or a vector, array or tuple of them. When `fn` throws, the graph is gone again.
+  /// Makes a graph from a callable. Each spec (TensorSpec, Tensor, or a vector of them) becomes an input (or
+  /// a vector of inputs) that is passed to `fn`, which may make more with graphInput. What `fn` returns are
+  /// the outputs: nothing, a Tensor, or a vector, array or tuple of them. When `fn` throws, the graph is gone
+  /// again.
   template <typename Fn, typename... Specs>
   Graph createGraph(std::string_view name, Fn&& fn, const Specs&... specs) {
     NewGraph made(*this, name);
@@ -52,11 +63,17 @@ class Ir {
     }
     return made.keep();
   }
+  template <typename Fn, typename... Specs>
+  requires(!std::is_convertible_v<Fn, std::string_view>) Graph createGraph(Fn&& fn, const Specs&... specs) {
+    return createGraph(std::string_view("graph"), std::forward<Fn>(fn), specs...);
+  }
   Graph createEmptyGraph(std::string_view name = "graph");
 
   /// Streams from and to the host. Names are made unique.
   Stream h2dStream(const TensorSpec& spec, std::string_view name = "h2d_stream");
   Stream d2hStream(const TensorSpec& spec, std::string_view name = "d2h_stream");
+  /// By name. Error(kKey) when there is none of it.
+  Stream stream(std::string_view name) const;
 
   /// How often a run uses each stream.
   int64_t numHostTransfers() const;
@@ -115,7 +132,8 @@ namespace ops {
 Tensor hostLoad(const Stream& stream, std::string_view name = "t",
                 std::source_location where = std::source_location::current());
 /// Gives a tensor to the host. Error(kValue) when shape or dtype are not the stream's.
-void hostStore(const Stream& stream, const Tensor& t, std::source_location where = std::source_location::current());
+void hostStore(const Stream& stream, const Tensor& t,
+               std::source_location where = std::source_location::current());
 
 }  // namespace ops
 }  // namespace popxl

@@ -8,6 +8,7 @@
 #include <popxl/graph.h>
 #include <popxl/ir.h>
 #include <popxl/ops.h>
+#include <popxl/scope.h>
 #include <popxl/session.h>
 #include <popxl/tensor.h>
 #include <popxl/transforms.h>

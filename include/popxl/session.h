@@ -1,11 +1,12 @@
 #pragma once
 
+#include <popxl/ir.h>
+
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <popxl/ir.h>
 
 namespace popxl {
 
@@ -15,19 +16,21 @@ class Session;
 
 /// Bytes that a Session takes; known before it runs.
 struct MemoryReport {
-  int64_t frameBytes = 0;      ///< activations and temporaries: the planned peak
+  int64_t frameBytes = 0;  ///< activations and temporaries: the planned peak
   int64_t variableBytes = 0;
   int64_t constantBytes = 0;
   int64_t total() const { return frameBytes + variableBytes + constantBytes; }
 };
 
-/// The host memory of one run, stream by stream. It must live until the run returns.
+/// The host memory of one run, stream by stream, laid out (transfers, replicas, shape...). It must live until
+/// the run returns. T = std::byte passes memory of any dtype.
 class HostBuffers {
  public:
-  /// Error(kType) when T is not the stream's dtype; Error(kValue) when the size is no multiple of one transfer.
+  /// Error(kType) when T is not the stream's dtype; Error(kValue) when the stream runs the other way or the
+  /// size is no multiple of one transfer.
   template <typename T>
   HostBuffers& in(const Stream& stream, std::span<const T> data) {
-    return add(stream, dtypeOf<T>(), const_cast<T*>(data.data()), static_cast<int64_t>(data.size()));
+    return add(stream, true, hostDType<T>(), const_cast<T*>(data.data()), static_cast<int64_t>(data.size()));
   }
   template <typename T>
   HostBuffers& in(const Stream& stream, const std::vector<T>& data) {
@@ -35,7 +38,7 @@ class HostBuffers {
   }
   template <typename T>
   HostBuffers& out(const Stream& stream, std::span<T> data) {
-    return add(stream, dtypeOf<T>(), data.data(), static_cast<int64_t>(data.size()));
+    return add(stream, false, hostDType<T>(), data.data(), static_cast<int64_t>(data.size()));
   }
   template <typename T>
   HostBuffers& out(const Stream& stream, std::vector<T>& data) {
@@ -45,37 +48,48 @@ class HostBuffers {
  private:
   friend class Session;
   struct Entry {
-    std::string stream;
+    Stream stream;
     void* data;
-    int64_t transfers;
+    int64_t tensors;
   };
-  HostBuffers& add(const Stream& stream, DType dtype, void* data, int64_t elements);
+  HostBuffers& add(const Stream& stream, bool toDevice, std::optional<DType> dtype, void* data,
+                   int64_t count);
   std::vector<Entry> entries_;
 };
 
 /// A compiled program and its memory. Variables keep their values between runs.
 class Session {
  public:
-  /// Compiles and loads the variables' initial values. Error(kGraph) where nothing orders two ops on the same memory.
+  /// Compiles and loads the variables' initial values. Error(kGraph) where nothing orders two ops on the same
+  /// memory.
   explicit Session(const Ir& ir);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Runs the main graph once. Error(kValue) when a stream that the program uses has no buffer or too few transfers.
+  /// Runs the main graph once. Error(kValue) when a stream that the program uses has no buffer or too few
+  /// transfers, or a buffer's stream is another Ir's. After an error while running (kNumeric, ...) further
+  /// runs are refused with Error(kDevice) until a variable was written: all then have the values from before
+  /// the failed run.
   void run(const HostBuffers& buffers = {});
 
-  /// The present value of a variable or constant. Error(kType) when T is not its dtype.
+  /// The present value of a variable or constant, one after the other where groups of replicas have their
+  /// own. Error(kType) when T is not its dtype, Error(kValue) for a tensor of another Ir. T = std::byte reads
+  /// any dtype.
   template <typename T>
   std::vector<T> tensorData(const Tensor& t) {
-    std::vector<T> out(static_cast<size_t>(t.numElements()));
-    read(t, dtypeOf<T>(), out.data());
+    std::vector<T> out(static_cast<size_t>(count(t, hostDType<T>())));
+    read(t, out.data());
     return out;
   }
   /// Sets a variable. Error(kType) or Error(kValue) when dtype or number of elements differ.
   template <typename T>
+  void writeVariable(const Tensor& t, std::span<const T> data) {
+    write(t, hostDType<T>(), data.data(), static_cast<int64_t>(data.size()));
+  }
+  template <typename T>
   void writeVariable(const Tensor& t, const std::vector<T>& data) {
-    write(t, dtypeOf<T>(), data.data(), static_cast<int64_t>(data.size()));
+    writeVariable(t, std::span<const T>(data));
   }
 
   MemoryReport memory() const;
@@ -83,8 +97,9 @@ class Session {
   std::string programText() const;
 
  private:
-  void read(const Tensor& t, DType dtype, void* to);
-  void write(const Tensor& t, DType dtype, const void* from, int64_t elements);
+  int64_t count(const Tensor& t, std::optional<DType> dtype) const;
+  void read(const Tensor& t, void* to);
+  void write(const Tensor& t, std::optional<DType> dtype, const void* from, int64_t given);
 
   std::unique_ptr<exec::Session> session_;
   bool hostIsBehind_ = false;

@@ -1,13 +1,15 @@
 #pragma once
 
+#include <popxl/dtype.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <type_traits>
 #include <vector>
-
-#include <popxl/dtype.h>
 
 namespace popxl {
 
@@ -26,11 +28,12 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// A tensor of a graph: a handle that is cheap to copy and keeps its Ir alive. Equal handles name the same tensor.
+/// A tensor of a graph: a handle that is cheap to copy and keeps its Ir alive. Equal handles name the same
+/// tensor.
 ///
-/// Every function that makes an op adds it to the graph that is entered (GraphScope) and notes the caller's file and line.
-/// All throw Error(kRuntime) when no graph is entered, Error(kValue) for a tensor of another graph, and Error(kGraph) when
-/// shapes or dtypes do not fit.
+/// Every function that makes an op adds it to the graph that is entered (GraphScope) and notes the caller's
+/// file and line. All throw Error(kRuntime) when no graph is entered, Error(kValue) for a tensor of another
+/// graph, and Error(kGraph) when shapes or dtypes do not fit.
 class Tensor {
  public:
   Tensor() = default;
@@ -63,15 +66,18 @@ class Tensor {
   ir::Tensor* tensor_ = nullptr;
 };
 
-/// An operand of an operator with the place where it was written: operators have no room for a default argument.
+/// An operand of an operator with the place where it was written: operators have no room for a default
+/// argument.
 struct Located {
   const Tensor& tensor;
   std::source_location where;
   // NOLINTNEXTLINE(google-explicit-constructor): the conversion is the point
-  Located(const Tensor& t, std::source_location at = std::source_location::current()) : tensor(t), where(at) {}
+  Located(const Tensor& t, std::source_location at = std::source_location::current())
+      : tensor(t), where(at) {}
 };
 
-/// Elementwise with NumPy broadcasting. A number becomes a constant of the other operand's dtype.
+/// Elementwise with NumPy broadcasting. A number becomes a constant of the other operand's dtype;
+/// Error(kValue) when an integer dtype does not hold it.
 Tensor operator+(Located lhs, Located rhs);
 Tensor operator-(Located lhs, Located rhs);
 Tensor operator*(Located lhs, Located rhs);
@@ -97,6 +103,17 @@ constexpr DType dtypeOf() {
   constexpr DType kUnsigned[] = {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64};
   constexpr int kIndex = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
   return std::is_signed_v<T> ? kSigned[kIndex] : kUnsigned[kIndex];
+}
+
+/// The elements of host memory that is given as Ts. std::byte: memory of any dtype, which has no name here;
+/// the way to hand over float16 and float8.
+template <typename T>
+constexpr std::optional<DType> hostDType() {
+  if constexpr (std::is_same_v<T, std::byte>) {
+    return std::nullopt;
+  } else {
+    return dtypeOf<T>();
+  }
 }
 
 }  // namespace popxl

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <popxl/call.h>
+
 #include <optional>
 #include <vector>
-
-#include <popxl/call.h>
 
 namespace popxl::transforms {
 
@@ -20,20 +20,28 @@ struct GradGraphInfo {
   std::vector<ExpectedConnection> expectedInputs;   ///< one per input; gradients of outputs first
   std::vector<ExpectedConnection> expectedOutputs;  ///< one per output: gradients of inputs
 
-  /// What a call of `graph` needs from a call of the forward graph, besides the gradients. Error(kType) for a call of
-  /// another graph.
+  /// What a call of `graph` needs from a call of the forward graph, besides the gradients. Error(kType) for a
+  /// call of another graph.
   InputMap inputsDict(const CallSite& forwardCall) const;
-  /// The gradient that `gradCall` computes of the forward call's operand. Error(kValue) when it computes none.
-  Tensor gradientOf(const Tensor& forwardOperand, const CallSite& forwardCall, const CallSite& gradCall) const;
+  /// The gradient that `gradCall` computes of the forward call's operand; of the first input when it was
+  /// passed for several. Error(kValue) when it computes none.
+  Tensor gradientOf(const Tensor& forwardOperand, const CallSite& forwardCall,
+                    const CallSite& gradCall) const;
+  /// All gradients that `gradCall` computes, by input of the forward graph.
+  InputMap forwardInsToGradOuts(const CallSite& gradCall) const;
+  /// The same by operand of the forward call.
+  InputMap forwardParentInsToGradOuts(const CallSite& forwardCall, const CallSite& gradCall) const;
 };
 
 struct AutodiffOptions {
   std::optional<std::vector<Tensor>> gradsProvided;  ///< outputs; default: all
-  std::optional<std::vector<Tensor>> gradsRequired;  ///< inputs, in this order; default: all that have a gradient
+  std::optional<std::vector<Tensor>>
+      gradsRequired;  ///< inputs, in this order; default: all that have a gradient
 };
 
-/// Reverse-mode differentiation: makes a graph that computes gradients of the inputs from gradients of the outputs. The
-/// forward graph and its calls gain the outputs that this needs. Error(kGraph) when an op writes in place.
+/// Reverse-mode differentiation: makes a graph that computes gradients of the inputs from gradients of the
+/// outputs. The forward graph and its calls gain the outputs that this needs. Error(kGraph) when an op writes
+/// in place.
 GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options = {});
 
 }  // namespace popxl::transforms

@@ -14,20 +14,24 @@ size_t indexIn(const std::vector<ir::Tensor*>& list, const ir::Tensor* t) {
   return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
 }
 
-std::vector<ir::Tensor*> operandsFor(const Graph& graph, const std::vector<Tensor>& inputs, const InputMap& byTensor) {
+std::vector<ir::Tensor*> operandsFor(const Graph& graph, const std::vector<Tensor>& inputs,
+                                     const InputMap& byTensor) {
+  if (!graph) fail(ErrorKind::kValue, "an empty Graph can't be run: it was made by the default constructor");
   const auto& wanted = graph.get()->inputs();
   if (inputs.size() > wanted.size()) {
-    fail(ErrorKind::kValue, "Too many inputs have been provided: graph `{}` has {}, {} are given", graph.name(),
-         wanted.size(), inputs.size());
+    fail(ErrorKind::kValue, "Too many inputs have been provided: graph `{}` has {}, {} are given",
+         graph.name(), wanted.size(), inputs.size());
   }
   std::vector<ir::Tensor*> operands(wanted.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) operands[i] = inputs[i].get();
   for (const auto& [input, value] : byTensor) {
     const size_t i = indexIn(wanted, input.get());
     if (i == wanted.size()) {
-      fail(ErrorKind::kValue, "tensor `{}` is not in the called graph `{}`'s inputs", input.id(), graph.name());
+      fail(ErrorKind::kValue, "tensor `{}` is not in the called graph `{}`'s inputs", input.id(),
+           graph.name());
     }
-    if (operands[i] != nullptr) fail(ErrorKind::kValue, "Graph input tensor is specified twice: `{}`", input.id());
+    if (operands[i] != nullptr)
+      fail(ErrorKind::kValue, "Graph input tensor is specified twice: `{}`", input.id());
     operands[i] = value.get();
   }
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -52,7 +56,8 @@ Tensor CallSite::graphToParent(const Tensor& graphTensor) const {
   if (const size_t i = indexIn(called.outputs(), graphTensor.get()); i < called.outputs().size()) {
     return api::wrap(op_->output(i));
   }
-  fail(ErrorKind::kValue, "tensor `{}` is neither input nor output of the called graph `{}`", graphTensor.id(), called.id());
+  fail(ErrorKind::kValue, "tensor `{}` is neither input nor output of the called graph `{}`",
+       graphTensor.id(), called.id());
 }
 
 Tensor CallSite::parentToGraph(const Tensor& parentTensor) const {
@@ -63,7 +68,8 @@ Tensor CallSite::parentToGraph(const Tensor& parentTensor) const {
   if (const size_t i = indexIn(op_->outputs(), parentTensor.get()); i < op_->outputs().size()) {
     return api::wrap(called.outputs()[i]);
   }
-  fail(ErrorKind::kValue, "tensor `{}` is neither operand nor result of this call of `{}`", parentTensor.id(), called.id());
+  fail(ErrorKind::kValue, "tensor `{}` is neither operand nor result of this call of `{}`", parentTensor.id(),
+       called.id());
 }
 
 void CallSite::setParentInputModified(const Tensor& parentTensor) {
@@ -80,15 +86,14 @@ namespace ops {
 
 CallSite callWithInfo(const Graph& graph, const std::vector<Tensor>& inputs, const InputMap& byTensor,
                       std::source_location where) {
-  if (!graph) fail(ErrorKind::kValue, "an empty Graph can't be called");
-  return {graph.ir(), api::addOp(def("call"), operandsFor(graph, inputs, byTensor), {graph.get()}, false, where)};
+  auto operands = api::at(where, [&] { return operandsFor(graph, inputs, byTensor); });
+  return {graph.ir(), api::addOp(def("call"), std::move(operands), {graph.get()}, false, where)};
 }
 
-CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Tensor>& inputs, const InputMap& byTensor,
-                        std::source_location where) {
-  if (!graph) fail(ErrorKind::kValue, "an empty Graph can't be repeated");
-  return {graph.ir(),
-          api::addOp(def("repeat"), operandsFor(graph, inputs, byTensor), {graph.get(), count}, false, where)};
+CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Tensor>& inputs,
+                        const InputMap& byTensor, std::source_location where) {
+  auto operands = api::at(where, [&] { return operandsFor(graph, inputs, byTensor); });
+  return {graph.ir(), api::addOp(def("repeat"), std::move(operands), {graph.get(), count}, false, where)};
 }
 
 }  // namespace ops

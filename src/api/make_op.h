@@ -4,6 +4,7 @@
 #include <source_location>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/context.h"
 #include "ir/ir.h"
 #include "popxl/graph.h"
@@ -23,7 +24,10 @@ inline void addOperand(std::vector<Operand>& to, const std::vector<Tensor>& ts) 
   for (const Tensor& t : ts) to.push_back(t.get());
 }
 
-inline ir::Attr toAttr(const Graph& graph) { return graph.get(); }
+inline ir::Attr toAttr(const Graph& graph) {
+  if (!graph) fail(ErrorKind::kValue, "an empty Graph can't be run: it was made by the default constructor");
+  return graph.get();
+}
 template <typename T>
 ir::Attr toAttr(const T& value) {
   return ir::Attr(value);
@@ -41,10 +45,20 @@ inline std::vector<Tensor> wrap(const std::vector<ir::Tensor*>& ts) {
   return out;
 }
 
+/// What `body` returns; an Error that it throws gets the user's line.
+template <typename Body>
+auto at(std::source_location where, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}\n  at {}", error.what(), ir::Loc::from(where).str()));
+  }
+}
+
 /// Adds an op of the table to the graph that is entered.
 ir::Op* addOp(const ir::OpDef& def, std::vector<Operand> operands, std::vector<ir::Attr> attrs, bool inplace,
               std::source_location where);
-std::vector<Tensor> makeOp(const char* name, std::vector<Operand> operands, std::vector<ir::Attr> attrs, bool inplace,
-                           std::source_location where);
+std::vector<Tensor> makeOp(const char* name, std::vector<Operand> operands, std::vector<ir::Attr> attrs,
+                           bool inplace, std::source_location where);
 
 }  // namespace popxl::api

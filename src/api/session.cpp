@@ -9,20 +9,25 @@
 namespace popxl {
 namespace {
 
-void checkDType(DType given, DType wanted, const std::string& what) {
-  if (given != wanted) fail(ErrorKind::kType, "{} has dtype {}, not {}", what, nameOf(wanted), nameOf(given));
+void checkDType(std::optional<DType> given, DType wanted, const std::string& what) {
+  if (given && *given != wanted)
+    fail(ErrorKind::kType, "{} has dtype {}, not {}", what, nameOf(wanted), nameOf(*given));
 }
 
 }  // namespace
 
-HostBuffers& HostBuffers::add(const Stream& stream, DType dtype, void* data, int64_t elements) {
-  checkDType(dtype, stream.spec().dtype, "stream `" + stream.name() + "`");
-  const int64_t unit = numElements(stream.spec().shape);
-  if (unit > 0 && elements % unit != 0) {
-    fail(ErrorKind::kValue, "stream `{}` takes {} elements a transfer, {} are no multiple of that", stream.name(), unit,
-         elements);
+HostBuffers& HostBuffers::add(const Stream& stream, bool toDevice, std::optional<DType> dtype, void* data,
+                              int64_t count) {
+  if (stream.toDevice() != toDevice) {
+    fail(ErrorKind::kValue, "stream `{}` is {} the host", stream.name(), toDevice ? "to" : "from");
   }
-  entries_.push_back({stream.name(), data, unit > 0 ? elements / unit : INT64_MAX});
+  checkDType(dtype, stream.spec().dtype, "stream `" + stream.name() + "`");
+  const int64_t unit = numElements(stream.spec().shape) * (dtype ? 1 : sizeOf(stream.spec().dtype));
+  if (unit > 0 && count % unit != 0) {
+    fail(ErrorKind::kValue, "stream `{}` takes {} {} a transfer, {} are no multiple of that", stream.name(),
+         unit, dtype ? "elements" : "bytes", count);
+  }
+  entries_.push_back({stream, data, unit > 0 ? count / unit : INT64_MAX});
   return *this;
 }
 
@@ -35,42 +40,57 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 void Session::run(const HostBuffers& buffers) {
-  const int64_t transfers = session_->ir()->hostTransfers();
+  const ir::Ir& ir = *session_->ir();
+  const int64_t transfers = ir.hostTransfers(), replicas = ir.instanceReplicationFactor();
   std::vector<exec::StreamBuffer> given;
   for (const HostBuffers::Entry& e : buffers.entries_) {
-    if (e.transfers < transfers) {
-      fail(ErrorKind::kValue, "stream `{}` has data for {} transfers, a run makes {}", e.stream, e.transfers, transfers);
+    if (e.stream.ir() != session_->ir()) {
+      fail(ErrorKind::kValue, "stream `{}` belongs to another Ir than the session", e.stream.name());
     }
-    given.push_back({e.stream, e.data, e.transfers});
+    if (e.tensors / replicas < transfers) {
+      fail(ErrorKind::kValue,
+           "stream `{}` has data for {} transfers, a run makes {} on each of {} replica(s)", e.stream.name(),
+           e.tensors, transfers, replicas);
+    }
+    given.push_back({e.stream.name(), e.data, e.tensors / replicas});
   }
   hostIsBehind_ = true;
   session_->run(given);
 }
 
-void Session::read(const Tensor& t, DType dtype, void* to) {
+/// How many Ts, or bytes without a dtype, the host memory of a variable or constant holds.
+int64_t Session::count(const Tensor& t, std::optional<DType> dtype) const {
   if (!t || !t.get()->isPersistent()) {
     fail(ErrorKind::kType, "tensor `{}` is not of type Constant or Variable", t ? t.id() : "");
   }
+  if (t.ir() != session_->ir())
+    fail(ErrorKind::kValue, "tensor `{}` belongs to another Ir than the session", t.id());
   checkDType(dtype, t.dtype(), "tensor `" + t.id() + "`");
+  return t.get()->data()->size / (dtype ? sizeOf(t.dtype()) : 1);
+}
+
+void Session::read(const Tensor& t, void* to) {
   if (hostIsBehind_) {
     session_->weightsToHost();
     hostIsBehind_ = false;
   }
   const ir::HostData& data = *t.get()->data();
-  std::memcpy(to, data.bytes, static_cast<size_t>(t.get()->type().bytes()));
+  if (data.size > 0) std::memcpy(to, data.bytes, static_cast<size_t>(data.size));
 }
 
-void Session::write(const Tensor& t, DType dtype, const void* from, int64_t elements) {
+void Session::write(const Tensor& t, std::optional<DType> dtype, const void* from, int64_t given) {
   if (!t || t.get()->kind() != ir::TensorKind::kVariable) {
     fail(ErrorKind::kType, "tensor `{}` is not of type Variable", t ? t.id() : "");
   }
-  checkDType(dtype, t.dtype(), "variable `" + t.id() + "`");
-  if (elements != t.numElements()) {
-    fail(ErrorKind::kValue, "variable `{}` has {} elements, {} are given", t.id(), t.numElements(), elements);
+  const int64_t wanted = count(t, dtype);
+  if (given != wanted) {
+    fail(ErrorKind::kValue, "variable `{}` has {} {}, {} are given", t.id(), wanted,
+         dtype ? "elements" : "bytes", given);
   }
   if (hostIsBehind_) session_->weightsToHost();
   hostIsBehind_ = false;
-  std::memcpy(t.get()->data()->bytes, from, static_cast<size_t>(t.get()->type().bytes()));
+  const ir::HostData& data = *t.get()->data();
+  if (data.size > 0) std::memcpy(data.bytes, from, static_cast<size_t>(data.size));
   session_->weightsFromHost();
 }
 

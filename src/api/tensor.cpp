@@ -1,5 +1,8 @@
 #include "popxl/tensor.h"
 
+#include <cmath>
+#include <limits>
+
 #include "api/make_op.h"
 #include "base/error.h"
 #include "ops/ops.h"
@@ -15,19 +18,41 @@ const ir::Tensor& checked(const ir::Tensor* t) {
 
 /// A scalar of the dtype of `like`, made in the graph that is entered.
 Tensor number(double value, const Tensor& like, std::source_location where) {
-  const auto as = [&]<typename T>(T) { return constant(static_cast<T>(value), where); };
+  const auto as = [&]<typename T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      // 2^digits is a double, the largest T need not be.
+      const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+      const bool fits = value >= static_cast<double>(std::numeric_limits<T>::min()) && value < end;
+      if (!fits || value != std::trunc(value)) {
+        fail(ErrorKind::kValue, "{} is no {}, the dtype of tensor `{}`: cast the tensor first\n  at {}",
+             value, nameOf(like.dtype()), like.id(), ir::Loc::from(where).str());
+      }
+    }
+    return constant(static_cast<T>(value), where);
+  };
   switch (like.dtype()) {
-    case DType::kFloat32: return as(float());
-    case DType::kFloat64: return as(double());
-    case DType::kInt8: return as(int8_t());
-    case DType::kInt16: return as(int16_t());
-    case DType::kInt32: return as(int32_t());
-    case DType::kInt64: return as(int64_t());
-    case DType::kUInt8: return as(uint8_t());
-    case DType::kUInt16: return as(uint16_t());
-    case DType::kUInt32: return as(uint32_t());
-    case DType::kUInt64: return as(uint64_t());
-    default: return ops::cast(as(float()), like.dtype(), where);
+    case DType::kFloat32:
+      return as(float());
+    case DType::kFloat64:
+      return as(double());
+    case DType::kInt8:
+      return as(int8_t());
+    case DType::kInt16:
+      return as(int16_t());
+    case DType::kInt32:
+      return as(int32_t());
+    case DType::kInt64:
+      return as(int64_t());
+    case DType::kUInt8:
+      return as(uint8_t());
+    case DType::kUInt16:
+      return as(uint16_t());
+    case DType::kUInt32:
+      return as(uint32_t());
+    case DType::kUInt64:
+      return as(uint64_t());
+    default:
+      return ops::cast(as(float()), like.dtype(), where);
   }
 }
 

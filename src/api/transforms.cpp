@@ -8,11 +8,17 @@
 
 namespace popxl::transforms {
 
+namespace {
+
+void checkCall(const CallSite& call, const Graph& graph) {
+  if (call.calledGraph() == graph) return;
+  fail(ErrorKind::kType, "the call is of graph `{}`, not of `{}`", call.calledGraph().name(), graph.name());
+}
+
+}  // namespace
+
 InputMap GradGraphInfo::inputsDict(const CallSite& forwardCall) const {
-  if (!(forwardCall.calledGraph() == forwardGraph)) {
-    fail(ErrorKind::kType, "the call is of graph `{}`; this gradient belongs to `{}`", forwardCall.calledGraph().name(),
-         forwardGraph.name());
-  }
+  checkCall(forwardCall, forwardGraph);
   InputMap map;
   const std::vector<Tensor> inputs = graph.inputs();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -24,21 +30,44 @@ InputMap GradGraphInfo::inputsDict(const CallSite& forwardCall) const {
 
 Tensor GradGraphInfo::gradientOf(const Tensor& forwardOperand, const CallSite& forwardCall,
                                  const CallSite& gradCall) const {
+  checkCall(forwardCall, forwardGraph);
+  checkCall(gradCall, graph);
   const Tensor forward = forwardCall.parentToGraph(forwardOperand);
   for (size_t i = 0; i < expectedOutputs.size(); ++i) {
     if (expectedOutputs[i].forward == forward) return gradCall.outputs()[i];
   }
-  fail(ErrorKind::kValue, "graph `{}` does not compute the gradient of `{}`; name it in gradsRequired", graph.name(),
-       forward.id());
+  fail(ErrorKind::kValue, "graph `{}` does not compute the gradient of `{}`; name it in gradsRequired",
+       graph.name(), forward.id());
+}
+
+InputMap GradGraphInfo::forwardInsToGradOuts(const CallSite& gradCall) const {
+  checkCall(gradCall, graph);
+  InputMap map;
+  const std::vector<Tensor> gradients = gradCall.outputs();
+  for (size_t i = 0; i < expectedOutputs.size(); ++i)
+    map.emplace_back(expectedOutputs[i].forward, gradients[i]);
+  return map;
+}
+
+InputMap GradGraphInfo::forwardParentInsToGradOuts(const CallSite& forwardCall,
+                                                   const CallSite& gradCall) const {
+  checkCall(forwardCall, forwardGraph);
+  InputMap map = forwardInsToGradOuts(gradCall);
+  for (auto& [forward, gradient] : map) forward = forwardCall.graphToParent(forward);
+  return map;
 }
 
 GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options) {
   if (!graph) fail(ErrorKind::kValue, "an empty Graph can't be differentiated");
-  const auto plain = [](const std::optional<std::vector<Tensor>>& tensors) {
+  const auto plain = [&](const std::optional<std::vector<Tensor>>& tensors) {
     std::optional<std::vector<ir::Tensor*>> out;
     if (tensors) {
       out.emplace();
-      for (const Tensor& t : *tensors) out->push_back(t.get());
+      for (const Tensor& t : *tensors) {
+        if (!t)
+          fail(ErrorKind::kValue, "an empty Tensor is neither input nor output of graph `{}`", graph.name());
+        out->push_back(t.get());
+      }
     }
     return out;
   };
@@ -48,7 +77,8 @@ GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options) {
   const passes::GradInfo made = passes::autodiff(*graph.get(), given).at(graph.get());
   GradGraphInfo info{graph, {graph.ir(), made.graph}, {}, {}};
   for (const passes::Connection& c : made.inputs) info.expectedInputs.push_back({c.isGrad, api::wrap(c.fwd)});
-  for (const passes::Connection& c : made.outputs) info.expectedOutputs.push_back({c.isGrad, api::wrap(c.fwd)});
+  for (const passes::Connection& c : made.outputs)
+    info.expectedOutputs.push_back({c.isGrad, api::wrap(c.fwd)});
   return info;
 }
 

@@ -1,3 +1,4 @@
+#include "ir/ir.h"
 #include "ops/define.h"
 
 // Ops that run graphs. Their effects and gradients come from the graphs; the executor runs them itself.
@@ -30,6 +31,9 @@ void checkNoMore(const Op& op, const ir::Graph& callee, size_t wanted) {
 }
 
 void checkNotItself(const Op& op, const ir::Graph& callee) {
+  if (&callee.ir() != &op.graph().ir()) {
+    fail(ErrorKind::kValue, "graph `{}` belongs to another Ir", callee.displayName());
+  }
   if (&callee != &op.graph()) return;
   fail(ErrorKind::kValue, "graph `{}` can't run itself", callee.displayName());
 }
