@@ -1,0 +1,209 @@
+// Reads a program as text, compiles it, runs it and prints what it gives to the host.
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/half.h"
+#include "exec/session.h"
+#include "ir/parse.h"
+#include "kernels/philox.h"
+#include "ops/ops.h"
+
+namespace {
+
+using namespace popxl;
+
+constexpr std::string_view kUsage = R"(usage: popxl-run [options] [FILE]
+
+Compiles and runs the text form of a program from FILE or from standard input, and prints its output streams.
+
+  --input=STREAM=VALUE  what the host gives: a number for every element, `random` for numbers in [0, 1) by a fixed seed,
+                        or @PATH, a file of the stream's bytes; streams that are not named get zeros
+  --runs=N              run N times; variables keep their values in between
+  --program             print the compiled program
+  --memory              print the planned memory
+)";
+
+struct Arguments {
+  std::string file = "-";
+  std::map<std::string, std::string> inputs;
+  int64_t runs = 1;
+  bool program = false, memory = false;
+};
+
+int64_t integer(std::string_view text) {
+  size_t used = 0;
+  int64_t value = 0;
+  try {
+    value = std::stoll(std::string(text), &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used != text.size() || text.empty() || value < 0) fail(ErrorKind::kValue, "`{}` is no number of runs", text);
+  return value;
+}
+
+Arguments readArguments(int argc, char** argv) {
+  Arguments out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.starts_with("--input=")) {
+      const std::string_view rest = argument.substr(8);
+      const size_t at = rest.find('=');
+      if (at == std::string_view::npos) fail(ErrorKind::kValue, "{}: expected --input=STREAM=VALUE", argument);
+      out.inputs[std::string(rest.substr(0, at))] = rest.substr(at + 1);
+    } else if (argument.starts_with("--runs=")) {
+      out.runs = integer(argument.substr(7));
+    } else if (argument == "--program") {
+      out.program = true;
+    } else if (argument == "--memory") {
+      out.memory = true;
+    } else if (argument == "--help") {
+      std::cout << kUsage;
+      std::exit(0);
+    } else if (argument.starts_with("-") && argument != "-") {
+      fail(ErrorKind::kValue, "there is no option {}\n{}", argument, kUsage);
+    } else {
+      out.file = argument;
+    }
+  }
+  return out;
+}
+
+std::string readAll(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorKind::kValue, "can't read {}: {}", path, std::strerror(errno));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+template <typename T>
+void put(std::vector<std::byte>& to, int64_t i, T value) {
+  std::memcpy(to.data() + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+void store(std::vector<std::byte>& to, int64_t i, DType t, double value) {
+  switch (t) {
+    case DType::kFloat64: return put(to, i, value);
+    case DType::kFloat32: return put(to, i, static_cast<float>(value));
+    case DType::kFloat16: return put(to, i, floatToHalf(static_cast<float>(value)));
+    case DType::kFloat8_143:
+    case DType::kFloat8_152: return put(to, i, floatToFloat8(static_cast<float>(value), t, false));
+    case DType::kBool: return put(to, i, static_cast<uint8_t>(value != 0));
+    default: break;
+  }
+  const auto whole = static_cast<int64_t>(value);
+  std::memcpy(to.data() + i * sizeOf(t), &whole, static_cast<size_t>(sizeOf(t)));  // little endian: the low bytes
+}
+
+double load(const std::vector<std::byte>& from, int64_t i, DType t) {
+  const std::byte* at = from.data() + i * sizeOf(t);
+  const auto as = [&]<typename T>(T value) {
+    std::memcpy(&value, at, sizeof(T));
+    return value;
+  };
+  switch (t) {
+    case DType::kFloat64: return as(double());
+    case DType::kFloat32: return as(float());
+    case DType::kFloat16: return halfToFloat(as(uint16_t()));
+    case DType::kFloat8_143:
+    case DType::kFloat8_152: return float8ToFloat(as(uint8_t()), t);
+    case DType::kInt8: return as(int8_t());
+    case DType::kInt16: return as(int16_t());
+    case DType::kInt32: return as(int32_t());
+    case DType::kInt64: return static_cast<double>(as(int64_t()));
+    case DType::kUInt16: return as(uint16_t());
+    case DType::kUInt32: return as(uint32_t());
+    case DType::kUInt64: return static_cast<double>(as(uint64_t()));
+    default: return as(uint8_t());
+  }
+}
+
+std::vector<std::byte> inputData(const ir::Stream& stream, int64_t entries, const std::string& value) {
+  const ir::TensorType& type = stream.tensor->type();
+  std::vector<std::byte> data(static_cast<size_t>(type.bytes() * entries));
+  if (value.starts_with("@")) {
+    const std::string bytes = readAll(value.substr(1));
+    if (bytes.size() != data.size()) {
+      fail(ErrorKind::kValue, "{} has {} bytes, stream `{}` takes {}", value.substr(1), bytes.size(), stream.id(),
+           data.size());
+    }
+    std::memcpy(data.data(), bytes.data(), bytes.size());
+    return data;
+  }
+  char* end = nullptr;
+  const double number = value == "random" ? 0 : std::strtod(value.c_str(), &end);
+  if (value != "random" && (value.empty() || *end != '\0')) {
+    fail(ErrorKind::kValue, "stream `{}`: `{}` is no number, `random` or @PATH", stream.id(), value);
+  }
+  for (int64_t i = 0; i < type.numElements() * entries; ++i) {
+    const double drawn = kernels::philox(1, 2, static_cast<uint64_t>(i), 0) * 0x1p-32;
+    store(data, i, type.dtype, value == "random" ? drawn : number);
+  }
+  return data;
+}
+
+void printOutput(const ir::Stream& stream, const std::vector<std::byte>& data, int64_t entries) {
+  const ir::TensorType& type = stream.tensor->type();
+  constexpr int64_t kShown = 16;
+  const int64_t elements = type.numElements() * entries;
+  std::string values;
+  for (int64_t i = 0; i < std::min(elements, kShown); ++i) {
+    values += fmt::format("{}{}", i == 0 ? "" : ", ", static_cast<float>(load(data, i, type.dtype)));
+  }
+  if (elements > kShown) values += fmt::format(", ... {} more", elements - kShown);
+  std::cout << fmt::format("{} {}: [{}]\n", stream.id(), type.str(), values);
+}
+
+void run(const Arguments& arguments) {
+  const auto ir = ir::parse(readAll(arguments.file), ops::table());
+  for (const auto& [name, value] : arguments.inputs) {
+    const ir::Stream* stream = ir->findStream(name);
+    if (stream == nullptr || stream->direction != ir::StreamDirection::kHostToDevice) {
+      fail(ErrorKind::kValue, "the program has no input stream `{}`", name);
+    }
+  }
+  exec::Session session(ir);
+  if (arguments.program) std::cout << session.program().str();
+  if (arguments.memory) {
+    const exec::MemoryReport m = session.memory();
+    std::cout << fmt::format("memory: frame {}, variables {}, constants {}, total {} bytes\n", m.frameBytes,
+                             m.variableBytes, m.constantBytes, m.total());
+  }
+  const int64_t entries = ir->hostTransfers() * ir->instanceReplicationFactor();
+  std::vector<std::vector<std::byte>> data;
+  std::vector<exec::StreamBuffer> buffers;
+  for (const ir::Stream& s : ir->streams()) {
+    const auto given = arguments.inputs.find(s.id());
+    data.push_back(inputData(s, entries, given == arguments.inputs.end() ? "0" : given->second));
+    buffers.push_back({s.id(), data.back().data(), ir->hostTransfers()});
+  }
+  session.attach();
+  session.weightsFromHost();
+  for (int64_t i = 0; i < arguments.runs; ++i) session.run(buffers);
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (ir->streams()[i].direction == ir::StreamDirection::kDeviceToHost) printOutput(ir->streams()[i], data[i], entries);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(readArguments(argc, argv));
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << "error: " << error.what() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+  }
+  return 1;
+}
