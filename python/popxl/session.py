@@ -375,6 +375,10 @@ class Session:
         transfers, replicas = self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor
         lead = self._lead()
         full = lead + stream.shape
+        if not isinstance(array, np.ndarray):
+            raise TypeError(
+                f"The {what} for stream {stream.tensor_id} must be an array to be filled, not {type(array)}."
+            )
         place = f"The array for {what} stream {stream.tensor_id} has shape {array.shape}; expected is {full}"
         if array.ndim < len(lead):
             raise ValueError(f"{place}.")
@@ -443,10 +447,6 @@ def _in_order(streams: Iterable[Any]) -> List[Any]:
 
 
 def _check_output(stream: DeviceToHostStream, array: Any) -> None:
-    if not isinstance(array, np.ndarray):
-        raise TypeError(
-            f"The output for stream {stream.tensor_id} must be an array to be filled, not {type(array)}."
-        )
     wanted = stream.dtype.as_numpy()
     if array.dtype != wanted and not (stream.dtype in _FLOAT8 and array.dtype == np.uint8):
         raise TypeError(f"The array for stream {stream.tensor_id} must be {wanted}, not {array.dtype}.")

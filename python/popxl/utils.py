@@ -46,12 +46,14 @@ def to_numpy(
 
     Raises:
         ValueError: A `np.memmap` would have to be copied.
-        TypeError: Data for float8 is not of a float type.
+        TypeError: Data for float8 is not of a float type, or `dtype` is none of `popxl.dtypes`.
         RuntimeError: `log2_scale` or `nan_on_overflow` is given and `dtype` is not float8.
     """
     if isinstance(x, np.memmap):
         _check_memmap(x, dtype)
         return np.array(x) if copy else x
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"`dtype` must be a dtype of this package, such as popxl.float32, not {dtype!r}.")
     if dtype in _FLOAT8:
         return _to_float8(x, dtype, copy, log2_scale, nan_on_overflow)
     if log2_scale is not None or nan_on_overflow is not None:

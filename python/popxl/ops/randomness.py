@@ -7,6 +7,13 @@ from popxl.ops._build import one
 from popxl.tensor import Tensor, constant
 
 
+def _check_seed(seed: Tensor) -> None:
+    if seed.shape != (2,) or seed.dtype != dtypes.uint32:
+        raise ValueError(
+            f"A seed has shape (2,) and dtype uint32; tensor {seed.id} is {seed.dtype} of shape {seed.shape}."
+        )
+
+
 def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
     """A seed made from another: different modifiers give independent seeds.
 
@@ -20,10 +27,7 @@ def create_random_seed(seed: Tensor, modifier: Tensor) -> Tensor:
     Raises:
         ValueError: `seed` is none.
     """
-    if seed.shape != (2,) or seed.dtype != dtypes.uint32:
-        raise ValueError(
-            f"A seed has shape (2,) and dtype uint32; tensor {seed.id} is {seed.dtype} of shape {seed.shape}."
-        )
+    _check_seed(seed)
     return one("modify_random_seed", (seed, modifier), names=("modified_seed",))
 
 
@@ -40,4 +44,5 @@ def split_random_seed(seed: Tensor, n: int = 2) -> Tuple[Tensor, ...]:
     Raises:
         ValueError: `seed` is none.
     """
+    _check_seed(seed)
     return tuple(create_random_seed(seed, constant(i, dtypes.uint32)) for i in range(n))
