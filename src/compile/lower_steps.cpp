@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -145,6 +146,22 @@ std::vector<const ir::Tensor*> GraphLowering::addOperands(const GroupExpr& group
   return read;
 }
 
+/// Operands that are other elements of memory that the step writes are copied before: a position would find them changed.
+void GraphLowering::copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored,
+                                    std::vector<Layout>& layouts, std::vector<Ref>& refs) {
+  std::map<int32_t, const ir::Tensor*> written;
+  for (const ir::Tensor* t : stored) written.emplace(storages_.at(t).buffer, t);
+  for (size_t i = 0; i < group.inputs().size(); ++i) {
+    const auto to = refs[i].buffer < 0 ? written.end() : written.find(refs[i].buffer);
+    if (to == written.end()) continue;
+    const ir::Tensor* t = group.inputs()[i];
+    if (!group.readsElements(i) && storages_.at(t) == storages_.at(to->second)) continue;
+    refs[i] = temporary(t->type().bytes());
+    emitCopy(storages_.at(t), refs[i], t->producer());
+    if (!group.readsElements(i)) layouts[i] = Layout(t->dtype(), t->shape());
+  }
+}
+
 void GraphLowering::lowerElementwise(const Step& step) {
   for (const ir::Op* op : step.ops) lowerUpdate(*op);
   GroupExpr group;
@@ -156,6 +173,7 @@ void GraphLowering::lowerElementwise(const Step& step) {
   std::vector<Ref> refs;
   for (const ir::Tensor* t : stored) group.store(t);
   std::vector<const ir::Tensor*> operands = addOperands(group, spec.space, spec.inputs, refs);
+  copyOverlapping(group, stored, spec.inputs, refs);
   // Memory that the step writes in place is not free for another result, even when nothing reads it afterwards.
   std::set<int32_t> written;
   for (const ir::Tensor* t : stored) written.insert(storages_.at(t).buffer);
@@ -221,9 +239,21 @@ void GraphLowering::lowerView(const ir::Op& op) {
 void GraphLowering::lowerKernel(const ir::Op& op) {
   ir::KernelContext context{op, {}, {}};
   std::vector<Ref> refs;
-  for (const ir::Tensor* t : op.inputs()) {
+  const auto changes = [&](size_t operand) {  // through another operand
+    for (size_t i = 0; i < op.inputs().size(); ++i) {
+      if (i == operand || op.input(i) == nullptr || !op.modifies(i)) continue;
+      if (storages_.at(op.input(i)).buffer == storages_.at(op.input(operand)).buffer) return true;
+    }
+    return false;
+  };
+  for (size_t i = 0; i < op.inputs().size(); ++i) {
+    const ir::Tensor* t = op.input(i);
     if (t == nullptr) continue;
-    if (op.def().stridedInputs) {
+    if (changes(i)) {
+      context.inputs.emplace_back(t->dtype(), t->shape());
+      refs.push_back(temporary(t->type().bytes()));
+      emitCopy(storages_.at(t), refs.back(), &op);
+    } else if (op.def().stridedInputs) {
       context.inputs.push_back(storages_.at(t).layout);
       refs.push_back(refOf(t));
     } else {

@@ -51,6 +51,8 @@ class GraphLowering {
   void reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands);
   std::vector<const ir::Tensor*> addOperands(const GroupExpr& group, const Shape& space, std::vector<Layout>& layouts,
                                              std::vector<Ref>& refs);
+  void copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored, std::vector<Layout>& layouts,
+                       std::vector<Ref>& refs);
   void lowerReduction(const ir::Op& op);
   void lowerView(const ir::Op& op);
   void lowerKernel(const ir::Op& op);
