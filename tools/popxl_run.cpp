@@ -47,7 +47,8 @@ int64_t integer(std::string_view text) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used != text.size() || text.empty() || value < 0) fail(ErrorKind::kValue, "`{}` is no number of runs", text);
+  if (used != text.size() || text.empty() || value < 0)
+    fail(ErrorKind::kValue, "`{}` is no number of runs", text);
   return value;
 }
 
@@ -58,7 +59,8 @@ Arguments readArguments(int argc, char** argv) {
     if (argument.starts_with("--input=")) {
       const std::string_view rest = argument.substr(8);
       const size_t at = rest.find('=');
-      if (at == std::string_view::npos) fail(ErrorKind::kValue, "{}: expected --input=STREAM=VALUE", argument);
+      if (at == std::string_view::npos)
+        fail(ErrorKind::kValue, "{}: expected --input=STREAM=VALUE", argument);
       out.inputs[std::string(rest.substr(0, at))] = rest.substr(at + 1);
     } else if (argument.starts_with("--runs=")) {
       out.runs = integer(argument.substr(7));
@@ -92,16 +94,23 @@ void put(std::vector<std::byte>& to, int64_t i, T value) {
 
 void store(std::vector<std::byte>& to, int64_t i, DType t, double value) {
   switch (t) {
-    case DType::kFloat64: return put(to, i, value);
-    case DType::kFloat32: return put(to, i, static_cast<float>(value));
-    case DType::kFloat16: return put(to, i, floatToHalf(static_cast<float>(value)));
+    case DType::kFloat64:
+      return put(to, i, value);
+    case DType::kFloat32:
+      return put(to, i, static_cast<float>(value));
+    case DType::kFloat16:
+      return put(to, i, floatToHalf(static_cast<float>(value)));
     case DType::kFloat8_143:
-    case DType::kFloat8_152: return put(to, i, floatToFloat8(static_cast<float>(value), t, false));
-    case DType::kBool: return put(to, i, static_cast<uint8_t>(value != 0));
-    default: break;
+    case DType::kFloat8_152:
+      return put(to, i, floatToFloat8(static_cast<float>(value), t, false));
+    case DType::kBool:
+      return put(to, i, static_cast<uint8_t>(value != 0));
+    default:
+      break;
   }
   const auto whole = static_cast<int64_t>(value);
-  std::memcpy(to.data() + i * sizeOf(t), &whole, static_cast<size_t>(sizeOf(t)));  // little endian: the low bytes
+  std::memcpy(to.data() + i * sizeOf(t), &whole,
+              static_cast<size_t>(sizeOf(t)));  // little endian: the low bytes
 }
 
 double load(const std::vector<std::byte>& from, int64_t i, DType t) {
@@ -111,19 +120,31 @@ double load(const std::vector<std::byte>& from, int64_t i, DType t) {
     return value;
   };
   switch (t) {
-    case DType::kFloat64: return as(double());
-    case DType::kFloat32: return as(float());
-    case DType::kFloat16: return halfToFloat(as(uint16_t()));
+    case DType::kFloat64:
+      return as(double());
+    case DType::kFloat32:
+      return as(float());
+    case DType::kFloat16:
+      return halfToFloat(as(uint16_t()));
     case DType::kFloat8_143:
-    case DType::kFloat8_152: return float8ToFloat(as(uint8_t()), t);
-    case DType::kInt8: return as(int8_t());
-    case DType::kInt16: return as(int16_t());
-    case DType::kInt32: return as(int32_t());
-    case DType::kInt64: return static_cast<double>(as(int64_t()));
-    case DType::kUInt16: return as(uint16_t());
-    case DType::kUInt32: return as(uint32_t());
-    case DType::kUInt64: return static_cast<double>(as(uint64_t()));
-    default: return as(uint8_t());
+    case DType::kFloat8_152:
+      return float8ToFloat(as(uint8_t()), t);
+    case DType::kInt8:
+      return as(int8_t());
+    case DType::kInt16:
+      return as(int16_t());
+    case DType::kInt32:
+      return as(int32_t());
+    case DType::kInt64:
+      return static_cast<double>(as(int64_t()));
+    case DType::kUInt16:
+      return as(uint16_t());
+    case DType::kUInt32:
+      return as(uint32_t());
+    case DType::kUInt64:
+      return static_cast<double>(as(uint64_t()));
+    default:
+      return as(uint8_t());
   }
 }
 
@@ -133,8 +154,8 @@ std::vector<std::byte> inputData(const ir::Stream& stream, int64_t entries, cons
   if (value.starts_with("@")) {
     const std::string bytes = readAll(value.substr(1));
     if (bytes.size() != data.size()) {
-      fail(ErrorKind::kValue, "{} has {} bytes, stream `{}` takes {}", value.substr(1), bytes.size(), stream.id(),
-           data.size());
+      fail(ErrorKind::kValue, "{} has {} bytes, stream `{}` takes {}", value.substr(1), bytes.size(),
+           stream.id(), data.size());
     }
     std::memcpy(data.data(), bytes.data(), bytes.size());
     return data;
@@ -190,7 +211,8 @@ void run(const Arguments& arguments) {
   session.weightsFromHost();
   for (int64_t i = 0; i < arguments.runs; ++i) session.run(buffers);
   for (size_t i = 0; i < data.size(); ++i) {
-    if (ir->streams()[i].direction == ir::StreamDirection::kDeviceToHost) printOutput(ir->streams()[i], data[i], entries);
+    if (ir->streams()[i].direction == ir::StreamDirection::kDeviceToHost)
+      printOutput(ir->streams()[i], data[i], entries);
   }
 }
 

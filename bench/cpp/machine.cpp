@@ -1,5 +1,5 @@
-// What this machine can do, as one line of JSON: fused multiply-adds in registers, and memory bandwidth of a triad over
-// arrays far larger than its caches. Everything else is reported as a share of these.
+// What this machine can do, as one line of JSON: fused multiply-adds in registers, and memory bandwidth of a
+// triad over arrays far larger than its caches. Everything else is reported as a share of these.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpp/machine.cpp"
@@ -18,18 +18,23 @@ float multiplyAdd(int64_t rounds, float seed) {
   auto a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
   const auto x = hn::Set(d, 0.999f), y = hn::Set(d, 0.001f);
   for (int64_t i = 0; i < rounds; ++i) {
-    a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y), a3 = hn::MulAdd(a3, x, y);
-    a4 = hn::MulAdd(a4, x, y), a5 = hn::MulAdd(a5, x, y), a6 = hn::MulAdd(a6, x, y), a7 = hn::MulAdd(a7, x, y);
-    a8 = hn::MulAdd(a8, x, y), a9 = hn::MulAdd(a9, x, y), a10 = hn::MulAdd(a10, x, y), a11 = hn::MulAdd(a11, x, y);
+    a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y),
+    a3 = hn::MulAdd(a3, x, y);
+    a4 = hn::MulAdd(a4, x, y), a5 = hn::MulAdd(a5, x, y), a6 = hn::MulAdd(a6, x, y),
+    a7 = hn::MulAdd(a7, x, y);
+    a8 = hn::MulAdd(a8, x, y), a9 = hn::MulAdd(a9, x, y), a10 = hn::MulAdd(a10, x, y),
+    a11 = hn::MulAdd(a11, x, y);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)));
+  const auto sum =
+      hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)));
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, hn::Add(hn::Add(a8, a9), hn::Add(a10, a11)))));
 }
 
 void triad(const float* a, const float* b, float* c, size_t n) {
   const hn::ScalableTag<float> d;
   const auto k = hn::Set(d, 3.0f);
-  for (size_t i = 0; i < n; i += hn::Lanes(d)) hn::Stream(hn::MulAdd(k, hn::Load(d, b + i), hn::Load(d, a + i)), d, c + i);
+  for (size_t i = 0; i < n; i += hn::Lanes(d))
+    hn::Stream(hn::MulAdd(k, hn::Load(d, b + i), hn::Load(d, a + i)), d, c + i);
 }
 
 size_t lanes() { return hn::Lanes(hn::ScalableTag<float>()); }
@@ -52,7 +57,9 @@ HWY_EXPORT(triad);
 HWY_EXPORT(lanes);
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Best time of `repeats` runs of work(thread) on `threads` threads.
 template <typename Work>
@@ -96,8 +103,8 @@ int main(int argc, char** argv) {
   });
   const double flops = 2.0 * 12 * lanes * static_cast<double>(kRounds) * threads;
   const double bytes = 3.0 * sizeof(float) * static_cast<double>(part) * threads;
-  fmt::print("{{\"threads\": {}, \"gflops\": {:.1f}, \"gbytes_per_s\": {:.2f}, \"check\": {}}}\n", threads, flops / fma / 1e9,
-             bytes / copy / 1e9, keep[0] + memory[2 * kFloats] > 0);
+  fmt::print("{{\"threads\": {}, \"gflops\": {:.1f}, \"gbytes_per_s\": {:.2f}, \"check\": {}}}\n", threads,
+             flops / fma / 1e9, bytes / copy / 1e9, keep[0] + memory[2 * kFloats] > 0);
   std::free(memory);
   return 0;
 }

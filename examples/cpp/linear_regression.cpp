@@ -1,4 +1,5 @@
-// Fits y = x w + b by gradient descent: one graph for the layer, one for its gradient by autodiff, called from a loop body.
+// Fits y = x w + b by gradient descent: one graph for the layer, one for its gradient by autodiff, called
+// from a loop body.
 
 #include <popxl/popxl.h>
 
@@ -36,7 +37,10 @@ int main() {
   Tensor w = popxl::variable(std::vector<float>(kFeatures, 0.0f), {kFeatures, 1}, "w");
   Tensor b = popxl::variable(std::vector<float>{0.0f}, {1}, "b");
   const auto layer = ir.createGraph(
-      "layer", [](const Tensor& in, const Tensor& weights, const Tensor& bias) { return ops::matmul(in, weights) + bias; },
+      "layer",
+      [](const Tensor& in, const Tensor& weights, const Tensor& bias) {
+        return ops::matmul(in, weights) + bias;
+      },
       popxl::TensorSpec{{kSamples, kFeatures}}, w, b);
 
   const Tensor in = ops::hostLoad(xStream);
@@ -46,7 +50,8 @@ int main() {
 
   // d loss / d prediction = 2 error / samples
   const auto inputs = layer.inputs();
-  const auto gradient = popxl::transforms::autodiff(layer, {std::nullopt, std::vector<Tensor>{inputs[1], inputs[2]}});
+  const auto gradient =
+      popxl::transforms::autodiff(layer, {std::nullopt, std::vector<Tensor>{inputs[1], inputs[2]}});
   const auto backward =
       ops::callWithInfo(gradient.graph, {error * (2.0 / kSamples)}, gradient.inputsDict(forward));
   for (const Tensor& parameter : {w, b}) {
@@ -59,7 +64,8 @@ int main() {
   std::vector<float> lossNow(1);
   for (int64_t i = 0; i < kSteps; ++i) {
     session.run(popxl::HostBuffers().in(xStream, x).in(yStream, y).out(lossStream, lossNow));
-    if (i % 50 == 0) std::printf("step %3ld  loss %.6f\n", static_cast<long>(i), static_cast<double>(lossNow[0]));
+    if (i % 50 == 0)
+      std::printf("step %3ld  loss %.6f\n", static_cast<long>(i), static_cast<double>(lossNow[0]));
   }
   const auto learnt = session.tensorData<float>(w);
   const float bias = session.tensorData<float>(b)[0];

@@ -31,13 +31,14 @@ inline constexpr int kNumDTypes = 16;
 int64_t sizeOf(DType t);
 /// Name as programs and the text form write it: "float32", "float8_143", "bool", ...
 std::string_view nameOf(DType t);
-/// Inverse of nameOf, also accepting the short forms "float", "double", "half". Throws Error(kValue) otherwise.
+/// Inverse of nameOf, also accepting the short forms "float", "double", "half". Throws Error(kValue)
+/// otherwise.
 DType dtypeFromName(std::string_view name);
 
-bool isFloat(DType t);    ///< float8, float16, float32, float64
+bool isFloat(DType t);  ///< float8, float16, float32, float64
 bool isFloat8(DType t);
-bool isInt(DType t);      ///< signed and unsigned integers, not bool
-bool isSigned(DType t);   ///< floats, complex and signed integers
+bool isInt(DType t);     ///< signed and unsigned integers, not bool
+bool isSigned(DType t);  ///< floats, complex and signed integers
 bool isComplex(DType t);
 
 }  // namespace popxl

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <popxl/graph.h>
+
 #include <cstdint>
 #include <string_view>
-
-#include <popxl/graph.h>
 
 namespace popxl {
 

@@ -50,7 +50,8 @@ std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
   for (auto& [group, a] : accesses) {  // an op that also writes is a writer
     std::sort(a.writers.begin(), a.writers.end());
     a.writers.erase(std::unique(a.writers.begin(), a.writers.end()), a.writers.end());
-    std::erase_if(a.readers, [&](int32_t r) { return std::binary_search(a.writers.begin(), a.writers.end(), r); });
+    std::erase_if(a.readers,
+                  [&](int32_t r) { return std::binary_search(a.writers.begin(), a.writers.end(), r); });
   }
   return accesses;
 }
@@ -58,7 +59,8 @@ std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
 }  // namespace
 
 std::optional<Ambiguity> findAmbiguity(const ir::Graph& graph) {
-  if (std::none_of(graph.ops().begin(), graph.ops().end(), [](const ir::Op* op) { return writesAnything(*op); })) {
+  if (std::none_of(graph.ops().begin(), graph.ops().end(),
+                   [](const ir::Op* op) { return writesAnything(*op); })) {
     return std::nullopt;
   }
   const algo::Dag dag = dependences(graph);
@@ -66,11 +68,13 @@ std::optional<Ambiguity> findAmbiguity(const ir::Graph& graph) {
   for (const auto& [group, accesses] : collectAccesses(graph)) {
     const auto pair = paths.unorderedPair(accesses.writers, accesses.readers);
     if (!pair) continue;
-    const bool firstWrites = std::binary_search(accesses.writers.begin(), accesses.writers.end(), pair->first);
+    const bool firstWrites =
+        std::binary_search(accesses.writers.begin(), accesses.writers.end(), pair->first);
     const ir::Op* writer = graph.ops()[static_cast<size_t>(firstWrites ? pair->first : pair->second)];
     const ir::Op* other = graph.ops()[static_cast<size_t>(firstWrites ? pair->second : pair->first)];
     for (size_t i = 0; i < writer->inputs().size(); ++i) {
-      if (writer->input(i) != nullptr && writer->modifies(i)) return Ambiguity{writer, other, writer->input(i)};
+      if (writer->input(i) != nullptr && writer->modifies(i))
+        return Ambiguity{writer, other, writer->input(i)};
     }
   }
   return std::nullopt;
@@ -84,7 +88,8 @@ void checkAmbiguity(const ir::Ir& ir) {
     fail(ErrorKind::kGraph,
          "Inplacing ambiguity detected. In graph `{}` nothing orders two ops on the memory of tensor `{}`:\n"
          "  `{}` at {} writes it\n  `{}` at {} {} it\n"
-         "The result would depend on which runs first: put both in one `with popxl.in_sequence():` block, or use the op "
+         "The result would depend on which runs first: put both in one `with popxl.in_sequence():` block, or "
+         "use the op "
          "that does not work in place.",
          graph->displayName(), found->tensor->id(), found->writer->name(), found->writer->loc().str(),
          found->other->name(), found->other->loc().str(), writes ? "may write" : "reads");

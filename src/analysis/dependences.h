@@ -5,8 +5,8 @@
 
 namespace popxl::analysis {
 
-/// What must run before what in a graph, by index into graph.ops(): data, ordering constraints and execution contexts.
-/// Nodes beyond the ops stand for the points between two execution contexts.
+/// What must run before what in a graph, by index into graph.ops(): data, ordering constraints and execution
+/// contexts. Nodes beyond the ops stand for the points between two execution contexts.
 algo::Dag dependences(const ir::Graph& graph);
 
 /// The ops so that data and constraints lead forwards; order of creation where they leave a choice.

@@ -8,7 +8,8 @@ namespace {
 using ir::Structure;
 
 bool hasOwnEffect(const ir::Op& op) {
-  if (op.def().sideEffect || op.def().structure == Structure::kHostLoad) return true;  // a load moves its stream on
+  if (op.def().sideEffect || op.def().structure == Structure::kHostLoad)
+    return true;  // a load moves its stream on
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     if (op.input(i) != nullptr && op.modifies(i)) return true;
   }
@@ -61,7 +62,8 @@ void Liveness::findEffects(const ir::Graph& graph, std::unordered_set<const ir::
 
 bool Liveness::hasEffect(const ir::Op& op) const {
   const auto called = op.calledGraphs();
-  return hasOwnEffect(op) || std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
+  return hasOwnEffect(op) ||
+         std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
 }
 
 void Liveness::markOp(const ir::Op& op) {
@@ -119,7 +121,8 @@ bool Liveness::reads(const ir::Op& op, size_t i) const {
       const auto [branch, input] = branchInput(op, i);
       return op.modifies(i) || tensors_.contains(op.calledGraphs()[branch]->inputs()[input]);
     }
-    default: return reads_(op, i);
+    default:
+      return reads_(op, i);
   }
 }
 

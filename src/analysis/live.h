@@ -8,8 +8,8 @@
 
 namespace popxl::analysis {
 
-/// What of a program can have an effect: ops that write memory, talk to the host or print, and all that they read.
-/// Operands that an op does not read are not followed, through calls too.
+/// What of a program can have an effect: ops that write memory, talk to the host or print, and all that they
+/// read. Operands that an op does not read are not followed, through calls too.
 class Liveness {
  public:
   /// `reads(op, i)` tells whether op needs the value of operand i at all.

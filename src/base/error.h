@@ -12,12 +12,13 @@ template <typename... T>
   throw Error(kind, fmt::format(format, std::forward<T>(args)...));
 }
 
-[[noreturn]] void assertionFailed(const char* condition, const char* file, int line, const std::string& state);
+[[noreturn]] void assertionFailed(const char* condition, const char* file, int line,
+                                  const std::string& state);
 
 }  // namespace popxl
 
 /// An invariant of ours. `POPXL_ASSERT(n > 0, "n {} op {}", n, name)`: the state is always printed.
-#define POPXL_ASSERT(condition, ...)                                                                \
-  do {                                                                                              \
+#define POPXL_ASSERT(condition, ...)                                                                      \
+  do {                                                                                                    \
     if (!(condition)) ::popxl::assertionFailed(#condition, __FILE__, __LINE__, fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -74,7 +74,8 @@ uint8_t floatToFloat8(float value, DType format, bool nanOnOverflow) {
   if (biased <= 0) {
     return static_cast<uint8_t>(sign | static_cast<int>(std::ldexp(rounded, f.bias - 1 + f.mantissaBits)));
   }
-  const int mantissa = static_cast<int>(std::ldexp(rounded, f.mantissaBits - (exponent - 1))) - (1 << f.mantissaBits);
+  const int mantissa =
+      static_cast<int>(std::ldexp(rounded, f.mantissaBits - (exponent - 1))) - (1 << f.mantissaBits);
   return static_cast<uint8_t>(sign | (biased << f.mantissaBits) | mantissa);
 }
 

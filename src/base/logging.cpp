@@ -32,8 +32,8 @@ class DescriptorSink : public spdlog::sinks::base_sink<std::mutex> {
 std::optional<spdlog::level::level_enum> levelFromName(std::string name) {
   for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   static const std::map<std::string, spdlog::level::level_enum> kLevels = {
-      {"TRACE", spdlog::level::trace}, {"DEBUG", spdlog::level::debug}, {"INFO", spdlog::level::info},
-      {"WARN", spdlog::level::warn},   {"ERR", spdlog::level::err},     {"ERROR", spdlog::level::err},
+      {"TRACE", spdlog::level::trace}, {"DEBUG", spdlog::level::debug},      {"INFO", spdlog::level::info},
+      {"WARN", spdlog::level::warn},   {"ERR", spdlog::level::err},          {"ERROR", spdlog::level::err},
       {"OFF", spdlog::level::off},     {"CRITICAL", spdlog::level::critical}};
   const auto it = kLevels.find(name);
   if (it == kLevels.end()) return std::nullopt;

@@ -61,8 +61,8 @@ Strides broadcastStrides(std::span<const int64_t> shape, std::span<const int64_t
 
 int64_t normalizeAxis(int64_t axis, int64_t rank, const char* what) {
   if (axis < -rank || axis >= rank) {
-    fail(ErrorKind::kValue, "{} {} is out of range for a tensor of rank {}; use a value in [{}, {})", what, axis, rank,
-         -rank, rank);
+    fail(ErrorKind::kValue, "{} {} is out of range for a tensor of rank {}; use a value in [{}, {})", what,
+         axis, rank, -rank, rank);
   }
   return axis < 0 ? axis + rank : axis;
 }

@@ -21,7 +21,8 @@ std::string toString(std::span<const int64_t> shape);
 /// NumPy broadcasting of two shapes; false when they do not broadcast.
 bool broadcastShapes(std::span<const int64_t> a, std::span<const int64_t> b, Shape& out);
 /// Strides with which a tensor of `shape` and `strides` is read when broadcast to `to`.
-Strides broadcastStrides(std::span<const int64_t> shape, std::span<const int64_t> strides, std::span<const int64_t> to);
+Strides broadcastStrides(std::span<const int64_t> shape, std::span<const int64_t> strides,
+                         std::span<const int64_t> to);
 /// Axis in [-rank, rank) to [0, rank). Throws Error(kValue) naming `what` otherwise.
 int64_t normalizeAxis(int64_t axis, int64_t rank, const char* what);
 
@@ -33,7 +34,8 @@ struct Layout {
 
   Layout() = default;
   Layout(DType type, Shape dims) : dtype(type), shape(std::move(dims)), strides(contiguousStrides(shape)) {}
-  Layout(DType type, Shape dims, Strides steps) : dtype(type), shape(std::move(dims)), strides(std::move(steps)) {}
+  Layout(DType type, Shape dims, Strides steps)
+      : dtype(type), shape(std::move(dims)), strides(std::move(steps)) {}
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
   int64_t numElements() const { return popxl::numElements(shape); }

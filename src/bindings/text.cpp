@@ -26,8 +26,8 @@ void bindText(nb::module_& m) {
       "from_text", [](const std::string& text) { return ir::parse(text, ops::table()); }, nb::arg("text"),
       "The Ir that a text describes. ValueError with line and column where it is none.");
   m.def(
-      "program_text", [](const exec::Session& session) { return session.program().str(); }, nb::arg("session"),
-      "The compiled program, one instruction a line.");
+      "program_text", [](const exec::Session& session) { return session.program().str(); },
+      nb::arg("session"), "The compiled program, one instruction a line.");
 }
 
 }  // namespace popxl::bindings

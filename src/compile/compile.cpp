@@ -13,7 +13,8 @@ namespace popxl::compile {
 namespace {
 
 /// Graphs that the main graph reaches, callees before callers.
-void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen, std::vector<const ir::Graph*>& out) {
+void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen,
+               std::vector<const ir::Graph*>& out) {
   if (!seen.insert(&graph).second) return;
   for (const ir::Op* op : graph.ops()) {
     for (const ir::Graph* callee : op->calledGraphs()) postOrder(*callee, seen, out);
@@ -51,7 +52,8 @@ int64_t constantBytes(const std::vector<const ir::Graph*>& graphs) {
   int64_t bytes = 0;
   for (const ir::Graph* g : graphs) {
     for (const ir::Tensor* t : g->tensors()) {
-      if (t->kind() == ir::TensorKind::kConstant && seen.insert(t->data().get()).second) bytes += t->type().bytes();
+      if (t->kind() == ir::TensorKind::kConstant && seen.insert(t->data().get()).second)
+        bytes += t->type().bytes();
     }
   }
   return bytes;
@@ -69,7 +71,8 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
 
   // What no effect depends on is neither computed nor kept.
   auto reads = std::make_shared<ReadOperands>();
-  const analysis::Liveness liveness(*program->ir, [reads](const ir::Op& op, size_t i) { return (*reads)(op, i); });
+  const analysis::Liveness liveness(*program->ir,
+                                    [reads](const ir::Op& op, size_t i) { return (*reads)(op, i); });
   placeVariables(main, liveness, *program);
 
   // Each graph is compiled once, whatever the number of calls; a caller needs its callees' frame sizes.
@@ -81,14 +84,15 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   for (size_t i = 0; i + 1 < graphs.size(); ++i) codeOf[graphs[i]] = static_cast<int32_t>(i) + 1;
   codeOf[&main] = 0;
   std::map<std::string, int32_t, std::less<>> streams;
-  for (size_t i = 0; i < program->streams.size(); ++i) streams[program->streams[i].id()] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < program->streams.size(); ++i)
+    streams[program->streams[i].id()] = static_cast<int32_t>(i);
   program->codes.resize(graphs.size());
   const LowerContext context{liveness, program->variableOffsets, codeOf, program->codes, streams};
   for (const ir::Graph* g : graphs) {
     program->codes[static_cast<size_t>(codeOf.at(g))] = lowerGraph(*g, context);
   }
-  log().debug("compiled {} graphs: {} bytes of frame, {} of variables", graphs.size(), program->main().frameBytes,
-              program->variableBytes);
+  log().debug("compiled {} graphs: {} bytes of frame, {} of variables", graphs.size(),
+              program->main().frameBytes, program->variableBytes);
   return program;
 }
 

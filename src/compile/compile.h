@@ -6,8 +6,8 @@
 
 namespace popxl::compile {
 
-/// Compiles an Ir to a Program. The Ir is not changed; it may be extended and compiled again. Error(kGraph) for in-place
-/// ambiguities (when the Ir's options ask for the check) and graphs that cannot be ordered.
+/// Compiles an Ir to a Program. The Ir is not changed; it may be extended and compiled again. Error(kGraph)
+/// for in-place ambiguities (when the Ir's options ask for the check) and graphs that cannot be ordered.
 std::shared_ptr<const Program> compile(const ir::Ir& ir);
 
 }  // namespace popxl::compile

@@ -23,13 +23,14 @@ bool fusionDisabled() {
 
 bool isReduction(const ir::OpDef& def) { return def.reducesAxes || def.reducesToOutput; }
 
-/// A group that may still grow. It runs when it is closed, so its ops move from their place in the order to there.
+/// A group that may still grow. It runs when it is closed, so its ops move from their place in the order to
+/// there.
 struct Group {
   Shape space;
-  std::vector<std::pair<size_t, const ir::Op*>> ops;  // with their place in the order
-  std::set<const ir::Tensor*> values;                 // results of its ops
+  std::vector<std::pair<size_t, const ir::Op*>> ops;     // with their place in the order
+  std::set<const ir::Tensor*> values;                    // results of its ops
   std::map<int32_t, std::set<const ir::Tensor*>> reads;  // by buffer
-  std::set<int32_t> owned;                            // buffers that it writes
+  std::set<int32_t> owned;                               // buffers that it writes
   std::set<const ir::Tensor*> operands;
 };
 
@@ -68,7 +69,8 @@ class Fuser {
  private:
   using Groups = std::list<Group>;
 
-  /// A free view is read in its source's place: a group that makes the source has to run before the view is read.
+  /// A free view is read in its source's place: a group that makes the source has to run before the view is
+  /// read.
   void carryUses(const ir::Op& op) {
     const auto operand = static_cast<size_t>(storages_.sharedOperand(op));
     if (auto g = owner(op.input(operand)); g != open_.end()) close(g);
@@ -90,7 +92,8 @@ class Fuser {
     open_.erase(g);
   }
 
-  /// Groups whose results nothing to come will read cannot grow: run them now, so that their operands can die.
+  /// Groups whose results nothing to come will read cannot grow: run them now, so that their operands can
+  /// die.
   void closeFinished() {
     for (auto g = open_.begin(); g != open_.end();) {
       const auto next = std::next(g);
@@ -127,7 +130,8 @@ class Fuser {
     steps_.push_back({{&op}, false});
   }
 
-  /// Whether all that the group writes of a buffer is the same elements: only the last of several writes is carried out.
+  /// Whether all that the group writes of a buffer is the same elements: only the last of several writes is
+  /// carried out.
   bool holdsOnly(const Group& g, const Storage& written) const {
     return std::all_of(g.values.begin(), g.values.end(), [&](const ir::Tensor* t) {
       const Storage& own = storages_.at(t);
@@ -193,13 +197,15 @@ class Fuser {
 
   bool merge(Groups::iterator into, Groups::iterator from) {
     if (into->ops.size() + from->ops.size() > kMaxOps ||
-        into->operands.size() + from->operands.size() + into->values.size() + from->values.size() > kMaxOperands) {
+        into->operands.size() + from->operands.size() + into->values.size() + from->values.size() >
+            kMaxOperands) {
       return false;
     }
     into->ops.insert(into->ops.end(), from->ops.begin(), from->ops.end());
     into->values.insert(from->values.begin(), from->values.end());
     into->operands.insert(from->operands.begin(), from->operands.end());
-    for (const auto& [buffer, tensors] : from->reads) into->reads[buffer].insert(tensors.begin(), tensors.end());
+    for (const auto& [buffer, tensors] : from->reads)
+      into->reads[buffer].insert(tensors.begin(), tensors.end());
     for (const int32_t buffer : from->owned) {
       into->owned.insert(buffer);
       ownerOf_[buffer] = into;
@@ -251,7 +257,8 @@ Shape spaceOf(const ir::Op& op) {
   for (size_t i = 0; i < uses.size(); ++i) {
     if (!uses[i].value) continue;
     const Shape before = space;
-    POPXL_ASSERT(broadcastShapes(before, op.input(i)->shape(), space), "operands of {} do not broadcast", op.name());
+    POPXL_ASSERT(broadcastShapes(before, op.input(i)->shape(), space), "operands of {} do not broadcast",
+                 op.name());
   }
   return space;
 }

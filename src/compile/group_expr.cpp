@@ -32,8 +32,8 @@ class OpContext final : public ir::ExprContext {
 
   void out(Val value, size_t i) override {
     const ir::Tensor* t = op.output(i);
-    POPXL_ASSERT(value.type() == kernels::computeType(t->dtype()), "op {} computes {} in another type", op.name(),
-                 t->type().str());
+    POPXL_ASSERT(value.type() == kernels::computeType(t->dtype()), "op {} computes {} in another type",
+                 op.name(), t->type().str());
     const bool narrow = sizeOf(t->dtype()) < 4 && t->dtype() != DType::kBool;
     pending_.emplace_back(t, narrow ? kernels::roundTo(value, t->dtype()) : value);
   }
@@ -112,7 +112,8 @@ std::vector<OperandUse> operandUses(const ir::Op& op) {
 }
 
 int32_t passedOperand(const ir::Op& op) {
-  if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1 || !op.aliases().empty()) return -1;
+  if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1 || !op.aliases().empty())
+    return -1;
   GroupExpr group;
   group.add(op);
   group.store(op.output());

@@ -15,11 +15,12 @@ struct OperandUse {
   bool element = false;  ///< single elements, the same for all positions
 };
 std::vector<OperandUse> operandUses(const ir::Op& op);
-/// The operand whose value an op of one result passes on unchanged, shape and dtype included; -1 when there is none.
+/// The operand whose value an op of one result passes on unchanged, shape and dtype included; -1 when there
+/// is none.
 int32_t passedOperand(const ir::Op& op);
 
-/// Builds the arithmetic of a group of elementwise ops as one expression. Values made inside the group are used directly,
-/// rounded to their tensor's dtype as if they had been stored.
+/// Builds the arithmetic of a group of elementwise ops as one expression. Values made inside the group are
+/// used directly, rounded to their tensor's dtype as if they had been stored.
 class GroupExpr {
  public:
   /// Appends an op; producers in the group come first.
@@ -29,7 +30,9 @@ class GroupExpr {
   void store(const ir::Tensor* t) { expr_.outputs().push_back(values_.at(t).id); }
 
   kernels::Expr& expr() { return expr_; }
-  const std::vector<const ir::Tensor*>& inputs() const { return inputs_; }  ///< operand slots of the expression
+  const std::vector<const ir::Tensor*>& inputs() const {
+    return inputs_;
+  }  ///< operand slots of the expression
   bool readsElements(size_t slot) const { return elements_[slot]; }
   /// What the outputs stored so far need of each operand slot.
   std::vector<OperandUse> slotUses() const;

@@ -29,8 +29,8 @@ bool writesInput(const ir::Tensor* input) {
 
 }  // namespace
 
-/// Where the callee finds one input: the operand's own memory where that is safe, else a copy. Operands that the callee
-/// may change for the caller, but that had to be copied, are added to `copyBack`.
+/// Where the callee finds one input: the operand's own memory where that is safe, else a copy. Operands that
+/// the callee may change for the caller, but that had to be copied, are added to `copyBack`.
 Ref GraphLowering::argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input,
                             std::vector<size_t>& copyBack) {
   const ir::Tensor* t = op.input(operand);
@@ -51,7 +51,8 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const ir::Graph& c
     changes = changes || op.modifies(i);
   }
   if (!dense || (!changes && !writesInput(callee.inputs()[input]))) return contiguous(t);
-  if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t && sharing == 1) {
+  if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t &&
+      sharing == 1) {
     return refOf(t);
   }
   const Ref copy = temporary(t->type().bytes());

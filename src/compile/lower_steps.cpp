@@ -17,12 +17,17 @@ void GraphLowering::lowerStep(const Step& step) {
   Instruction instruction;
   instruction.ops = {&op};
   switch (op.def().structure) {
-    case Structure::kNone: break;
-    case Structure::kCall: return lowerCall(op);
-    case Structure::kRepeat: return lowerRepeat(op);
-    case Structure::kConditional: return lowerConditional(op);
+    case Structure::kNone:
+      break;
+    case Structure::kCall:
+      return lowerCall(op);
+    case Structure::kRepeat:
+      return lowerRepeat(op);
+    case Structure::kConditional:
+      return lowerConditional(op);
     case Structure::kInit:
-      return emitKernel(kernels::makeFill(storages_.at(op.output()).layout, 0.0), {refOf(op.output())}, {&op});
+      return emitKernel(kernels::makeFill(storages_.at(op.output()).layout, 0.0), {refOf(op.output())},
+                        {&op});
     case Structure::kHostLoad: {
       const auto stream = context_.streams.find(op.attr<std::string>("stream"));
       POPXL_ASSERT(stream != context_.streams.end(), "no stream {}", op.attr<std::string>("stream"));
@@ -55,7 +60,8 @@ void GraphLowering::lowerStep(const Step& step) {
   lowerKernel(op);
 }
 
-/// Results of a group that something outside it reads, and memory that it changes; the last name of each memory.
+/// Results of a group that something outside it reads, and memory that it changes; the last name of each
+/// memory.
 std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) const {
   const std::set<const ir::Op*> members(step.ops.begin(), step.ops.end());
   const auto& outputs = graph_.outputs();
@@ -69,9 +75,11 @@ std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) co
         needed = needed || (!members.contains(use.op) && context_.liveness.live(*use.op) &&
                             context_.liveness.reads(*use.op, static_cast<size_t>(use.index)));
       }
-      needed = needed || (context_.liveness.live(*t) && std::find(outputs.begin(), outputs.end(), t) != outputs.end());
+      needed = needed ||
+               (context_.liveness.live(*t) && std::find(outputs.begin(), outputs.end(), t) != outputs.end());
       if (!needed) continue;
-      std::erase_if(stored, [&](const ir::Tensor* other) { return storages_.at(other).buffer == storage.buffer; });
+      std::erase_if(stored,
+                    [&](const ir::Tensor* other) { return storages_.at(other).buffer == storage.buffer; });
       stored.push_back(t);
     }
   }
@@ -79,20 +87,23 @@ std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) co
 }
 
 /// Lets a result take over the memory of an operand of the same layout that dies in this step.
-void GraphLowering::reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands) {
+void GraphLowering::reuseDyingOperand(const ir::Tensor* result,
+                                      const std::vector<const ir::Tensor*>& operands) {
   const Storage& to = storages_.at(result);
   const Buffer& own = storages_.buffers()[static_cast<size_t>(to.buffer)];
   if (own.kind != Buffer::Kind::kLocal || own.root != result) return;
   for (const ir::Tensor* t : operands) {
     const Storage& from = storages_.at(t);
     if (from.buffer == to.buffer || !diesHere(from.buffer) || !(from.layout == to.layout)) continue;
-    if (from.elementOffset != 0 || storages_.buffers()[static_cast<size_t>(from.buffer)].bytes != own.bytes) continue;
+    if (from.elementOffset != 0 || storages_.buffers()[static_cast<size_t>(from.buffer)].bytes != own.bytes)
+      continue;
     const bool readOtherwise = std::any_of(operands.begin(), operands.end(), [&](const ir::Tensor* other) {
       return storages_.at(other).buffer == from.buffer && !(storages_.at(other) == from);
     });
     if (readOtherwise) continue;
     mergedInto_[static_cast<size_t>(to.buffer)] = from.buffer;
-    lastRead_[static_cast<size_t>(from.buffer)] = INT32_MAX;  // taken; the lifetimes themselves come from the drafts
+    lastRead_[static_cast<size_t>(from.buffer)] =
+        INT32_MAX;  // taken; the lifetimes themselves come from the drafts
     return;
   }
 }
@@ -120,10 +131,11 @@ static Layout elementsOf(const ir::Tensor* t, const Shape& space) {
   return {t->dtype(), fits ? t->shape() : Shape()};
 }
 
-/// Layouts and places of a group's operands; nothing for one that the arithmetic names but does not need. Returns those
-/// that are read only at the position that is being computed.
+/// Layouts and places of a group's operands; nothing for one that the arithmetic names but does not need.
+/// Returns those that are read only at the position that is being computed.
 std::vector<const ir::Tensor*> GraphLowering::addOperands(const GroupExpr& group, const Shape& space,
-                                                          std::vector<Layout>& layouts, std::vector<Ref>& refs) {
+                                                          std::vector<Layout>& layouts,
+                                                          std::vector<Ref>& refs) {
   const std::vector<OperandUse> uses = group.slotUses();
   std::vector<const ir::Tensor*> read;
   std::set<int32_t> readAnywhere;
@@ -146,7 +158,8 @@ std::vector<const ir::Tensor*> GraphLowering::addOperands(const GroupExpr& group
   return read;
 }
 
-/// Operands that are other elements of memory that the step writes are copied before: a position would find them changed.
+/// Operands that are other elements of memory that the step writes are copied before: a position would find
+/// them changed.
 void GraphLowering::copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored,
                                     std::vector<Layout>& layouts, std::vector<Ref>& refs) {
   std::map<int32_t, const ir::Tensor*> written;
@@ -174,7 +187,8 @@ void GraphLowering::lowerElementwise(const Step& step) {
   for (const ir::Tensor* t : stored) group.store(t);
   std::vector<const ir::Tensor*> operands = addOperands(group, spec.space, spec.inputs, refs);
   copyOverlapping(group, stored, spec.inputs, refs);
-  // Memory that the step writes in place is not free for another result, even when nothing reads it afterwards.
+  // Memory that the step writes in place is not free for another result, even when nothing reads it
+  // afterwards.
   std::set<int32_t> written;
   for (const ir::Tensor* t : stored) written.insert(storages_.at(t).buffer);
   std::erase_if(operands, [&](const ir::Tensor* t) { return written.contains(storages_.at(t).buffer); });

@@ -52,7 +52,8 @@ void GraphLowering::findBufferUses() {
   for (size_t s = 0; s < steps_.size(); ++s) {
     for (const ir::Op* op : steps_[s].ops) {
       for (size_t i = 0; i < op->inputs().size(); ++i) {
-        if (op->input(i) != nullptr && context_.liveness.reads(*op, i)) touch(op->input(i), static_cast<int32_t>(s));
+        if (op->input(i) != nullptr && context_.liveness.reads(*op, i))
+          touch(op->input(i), static_cast<int32_t>(s));
       }
     }
   }
@@ -120,7 +121,8 @@ void GraphLowering::emit(Instruction instruction, std::vector<Ref> refs) {
   drafts_.push_back({std::move(instruction), std::move(refs), step_});
 }
 
-void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops) {
+void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs,
+                               std::vector<const ir::Op*> ops) {
   if (kernel->scratchBytes() > 0) refs.push_back(temporary(kernel->scratchBytes()));
   Instruction instruction;
   instruction.what = RunKernel{std::move(kernel), {}};
@@ -146,6 +148,8 @@ int32_t GraphLowering::resolve(int32_t buffer) const {
   return buffer;
 }
 
-Code lowerGraph(const ir::Graph& graph, const LowerContext& context) { return GraphLowering(graph, context).run(); }
+Code lowerGraph(const ir::Graph& graph, const LowerContext& context) {
+  return GraphLowering(graph, context).run();
+}
 
 }  // namespace popxl::compile

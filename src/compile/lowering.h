@@ -16,7 +16,8 @@ struct Ref {
   int64_t offset = 0;   ///< bytes
 };
 
-/// The work of lowerGraph: turns steps into instructions on Refs, then plans the local buffers and resolves the Refs.
+/// The work of lowerGraph: turns steps into instructions on Refs, then plans the local buffers and resolves
+/// the Refs.
 class GraphLowering {
  public:
   GraphLowering(const ir::Graph& graph, const LowerContext& context);
@@ -49,10 +50,10 @@ class GraphLowering {
   void lowerUpdate(const ir::Op& op);
   std::vector<const ir::Tensor*> storedResults(const Step& step) const;
   void reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands);
-  std::vector<const ir::Tensor*> addOperands(const GroupExpr& group, const Shape& space, std::vector<Layout>& layouts,
-                                             std::vector<Ref>& refs);
-  void copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored, std::vector<Layout>& layouts,
-                       std::vector<Ref>& refs);
+  std::vector<const ir::Tensor*> addOperands(const GroupExpr& group, const Shape& space,
+                                             std::vector<Layout>& layouts, std::vector<Ref>& refs);
+  void copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored,
+                       std::vector<Layout>& layouts, std::vector<Ref>& refs);
   void lowerReduction(const ir::Op& op);
   void lowerView(const ir::Op& op);
   void lowerKernel(const ir::Op& op);
@@ -61,7 +62,8 @@ class GraphLowering {
   void lowerCall(const ir::Op& op);
   void lowerRepeat(const ir::Op& op);
   void lowerConditional(const ir::Op& op);
-  Ref argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input, std::vector<size_t>& copyBack);
+  Ref argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input,
+               std::vector<size_t>& copyBack);
   std::vector<Ref> resultRefs(const ir::Op& op, const ir::Graph& callee);
   void copyBackByRef(const ir::Op& op, const std::vector<Ref>& arguments, const std::vector<size_t>& operands,
                      const std::vector<size_t>& copyBack);
@@ -78,8 +80,8 @@ class GraphLowering {
   StorageMap& storages_;
   std::vector<Step> steps_;
   int32_t step_ = 0;
-  std::vector<int32_t> lastRead_;     // per buffer: last step that touches it
-  std::vector<int32_t> mergedInto_;   // per buffer: takes over another's memory, or -1
+  std::vector<int32_t> lastRead_;    // per buffer: last step that touches it
+  std::vector<int32_t> mergedInto_;  // per buffer: takes over another's memory, or -1
   std::vector<Draft> drafts_;
 };
 

@@ -22,9 +22,11 @@ Address GraphLowering::addressOf(const Ref& ref, const std::vector<int64_t>& off
       return {Address::Base::kFrame, 0, offsets[static_cast<size_t>(buffer)] + ref.offset, nullptr};
     case Buffer::Kind::kVariable:
       return {Address::Base::kVariable, 0, context_.variableOffsets.at(b.root) + ref.offset, nullptr};
-    case Buffer::Kind::kConstant: return {Address::Base::kConstant, 0, ref.offset, b.root->data()->bytes};
+    case Buffer::Kind::kConstant:
+      return {Address::Base::kConstant, 0, ref.offset, b.root->data()->bytes};
     case Buffer::Kind::kArgumentIn:
-    case Buffer::Kind::kArgumentOut: return {Address::Base::kArgument, b.argument, ref.offset, nullptr};
+    case Buffer::Kind::kArgumentOut:
+      return {Address::Base::kArgument, b.argument, ref.offset, nullptr};
   }
   return {};
 }

@@ -7,11 +7,16 @@ namespace {
 
 std::string str(const Address& a) {
   switch (a.base) {
-    case Address::Base::kNone: return "-";
-    case Address::Base::kFrame: return fmt::format("frame+{}", a.offset);
-    case Address::Base::kVariable: return fmt::format("var+{}", a.offset);
-    case Address::Base::kArgument: return fmt::format("arg{}+{}", a.index, a.offset);
-    case Address::Base::kConstant: return fmt::format("const+{}", a.offset);
+    case Address::Base::kNone:
+      return "-";
+    case Address::Base::kFrame:
+      return fmt::format("frame+{}", a.offset);
+    case Address::Base::kVariable:
+      return fmt::format("var+{}", a.offset);
+    case Address::Base::kArgument:
+      return fmt::format("arg{}+{}", a.index, a.offset);
+    case Address::Base::kConstant:
+      return fmt::format("const+{}", a.offset);
   }
   return "";
 }
@@ -40,7 +45,9 @@ struct Printer {
     return fmt::format("if {} {} else {}", str(c.condition), (*this)(c.then), (*this)(c.otherwise));
   }
   std::string stream(int32_t s) const { return program.streams[static_cast<size_t>(s)].id(); }
-  std::string operator()(const RunHostLoad& l) const { return fmt::format("host_load {} {}", stream(l.stream), str(l.to)); }
+  std::string operator()(const RunHostLoad& l) const {
+    return fmt::format("host_load {} {}", stream(l.stream), str(l.to));
+  }
   std::string operator()(const RunHostStore& s) const {
     return fmt::format("host_store {} {}", stream(s.stream), str(s.from));
   }
@@ -55,7 +62,8 @@ std::string Program::str() const {
     out += fmt::format("@{} frame {} bytes\n", code.graph->displayName(), code.frameBytes);
     for (const Instruction& i : code.instructions) {
       out += "  " + std::visit(Printer{*this}, i.what);
-      for (const ir::Op* op : i.ops) out += fmt::format("{}{}", op == i.ops.front() ? "  // " : " ", op->name());
+      for (const ir::Op* op : i.ops)
+        out += fmt::format("{}{}", op == i.ops.front() ? "  // " : " ", op->name());
       if (!i.ops.empty() && i.ops.front()->loc().known()) out += " " + i.ops.front()->loc().str();
       out += "\n";
     }

@@ -40,14 +40,15 @@ struct RunCall {
   int64_t table;  ///< offset of the pointer table in this frame
 };
 
-/// Runs a body `count` times. Carried value i is read by iteration k where iteration k - 1 wrote it; the two buffers
-/// alternate so that the last iteration writes `finals[i]`. The initial value lies where iteration 0 reads.
+/// Runs a body `count` times. Carried value i is read by iteration k where iteration k - 1 wrote it; the two
+/// buffers alternate so that the last iteration writes `finals[i]`. The initial value lies where iteration 0
+/// reads.
 struct RunRepeat {
   int32_t code;
   int64_t count;
-  std::vector<Address> inputs;   ///< of the body; those of carried values are not used
-  std::vector<Address> finals;   ///< one per carried value
-  std::vector<Address> others;   ///< the second buffer of each
+  std::vector<Address> inputs;  ///< of the body; those of carried values are not used
+  std::vector<Address> finals;  ///< one per carried value
+  std::vector<Address> others;  ///< the second buffer of each
   int64_t frame, table;
 };
 
@@ -90,7 +91,7 @@ struct Program {
   std::vector<Code> codes;     ///< the main graph's first
   std::vector<ir::Stream> streams;
   std::map<const ir::Tensor*, int64_t> variableOffsets;  ///< of the clone's variables
-  int64_t variableBytes = 0;   ///< a replica's variables
+  int64_t variableBytes = 0;                             ///< a replica's variables
   int64_t constantBytes = 0;
 
   const Code& main() const { return codes.front(); }

@@ -7,7 +7,8 @@
 #include "compile/group_expr.h"
 
 namespace popxl::compile {
-StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness)
+StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order,
+                       const analysis::Liveness& liveness)
     : graph_(graph), order_(order), liveness_(liveness) {
   for (const ir::Op* op : order) {
     if (const int32_t operand = passedOperand(*op); operand >= 0) passed_[op] = operand;
@@ -46,7 +47,8 @@ void StorageMap::findWrites() {
       sets.unite(indexOf(op->output()), indexOf(op->input(static_cast<size_t>(shared))));
     }
     for (const ir::Alias& a : op->aliases()) {
-      sets.unite(indexOf(op->output(static_cast<size_t>(a.output))), indexOf(op->input(static_cast<size_t>(a.input))));
+      sets.unite(indexOf(op->output(static_cast<size_t>(a.output))),
+                 indexOf(op->input(static_cast<size_t>(a.input))));
     }
   }
   for (auto& [t, group] : groupOf_) group = sets.find(group);
@@ -93,7 +95,8 @@ const Storage& StorageMap::storageOf(const ir::Tensor* t) {
   const auto it = storages_.find(t);
   if (it != storages_.end()) return it->second;
   POPXL_ASSERT(t->isPersistent(), "tensor {} is used before it is made", t->id());
-  const auto kind = t->kind() == ir::TensorKind::kVariable ? Buffer::Kind::kVariable : Buffer::Kind::kConstant;
+  const auto kind =
+      t->kind() == ir::TensorKind::kVariable ? Buffer::Kind::kVariable : Buffer::Kind::kConstant;
   const int32_t buffer = addBuffer({kind, t->type().bytes(), 0, t});
   return storages_.emplace(t, Storage{buffer, Layout(t->dtype(), t->shape()), 0}).first->second;
 }
@@ -118,7 +121,8 @@ bool StorageMap::placeShared(const ir::Op& op, int32_t position) {
   if (!op.def().view(op, source.layout, view)) {
     if (mustShare && isWrittenBetween(op.output(), position, static_cast<int32_t>(order_.size()))) {
       fail(ErrorKind::kGraph,
-           "`{}` at {}: tensor `{}` can't be the same memory as `{}`, whose elements lie in another order, and one of them "
+           "`{}` at {}: tensor `{}` can't be the same memory as `{}`, whose elements lie in another order, "
+           "and one of them "
            "is written later; use the op that does not work in place",
            op.name(), op.loc().str(), op.output()->id(), op.input(0)->id());
     }

@@ -13,8 +13,8 @@ struct Buffer {
   enum class Kind : uint8_t { kLocal, kVariable, kConstant, kArgumentIn, kArgumentOut };
   Kind kind = Kind::kLocal;
   int64_t bytes = 0;
-  int32_t argument = 0;             ///< kArgumentIn, kArgumentOut
-  const ir::Tensor* root = nullptr; ///< kVariable, kConstant
+  int32_t argument = 0;              ///< kArgumentIn, kArgumentOut
+  const ir::Tensor* root = nullptr;  ///< kVariable, kConstant
 };
 
 /// Where a tensor lies.
@@ -27,9 +27,9 @@ struct Storage {
   int64_t byteOffset() const { return elementOffset * sizeOf(layout.dtype); }
 };
 
-/// Decides for every live tensor of a graph, given the order of its ops, which memory it is: its own, that of the tensor it
-/// is an in-place result or a view of. A view (reshape, transpose, slice, ...) shares memory when nothing writes that
-/// memory while the view is still read; else it is a copy.
+/// Decides for every live tensor of a graph, given the order of its ops, which memory it is: its own, that of
+/// the tensor it is an in-place result or a view of. A view (reshape, transpose, slice, ...) shares memory
+/// when nothing writes that memory while the view is still read; else it is a copy.
 class StorageMap {
  public:
   StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness);
@@ -59,10 +59,10 @@ class StorageMap {
   std::vector<Buffer> buffers_;
   std::unordered_map<const ir::Tensor*, Storage> storages_;
   std::unordered_set<const ir::Op*> free_;
-  std::unordered_map<const ir::Op*, int32_t> passed_;                  // elementwise ops that pass an operand on
-  std::unordered_map<const ir::Tensor*, int32_t> lastUse_;             // through views
-  std::unordered_map<const ir::Tensor*, int32_t> groupOf_;             // tensors that may share memory
-  std::unordered_map<int32_t, std::vector<int32_t>> writes_;           // positions of writes, by group
+  std::unordered_map<const ir::Op*, int32_t> passed_;         // elementwise ops that pass an operand on
+  std::unordered_map<const ir::Tensor*, int32_t> lastUse_;    // through views
+  std::unordered_map<const ir::Tensor*, int32_t> groupOf_;    // tensors that may share memory
+  std::unordered_map<int32_t, std::vector<int32_t>> writes_;  // positions of writes, by group
 };
 
 }  // namespace popxl::compile

@@ -11,7 +11,8 @@ namespace popxl::exec {
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   base_ = static_cast<std::byte*>(memory);
 }
@@ -25,7 +26,8 @@ int64_t Arena::touchedBytes() const {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> resident((static_cast<size_t>(bytes_) + page - 1) / page);
   if (::mincore(base_, static_cast<size_t>(bytes_), resident.data()) != 0) return bytes_;
-  const auto pages = std::count_if(resident.begin(), resident.end(), [](unsigned char r) { return (r & 1) != 0; });
+  const auto pages =
+      std::count_if(resident.begin(), resident.end(), [](unsigned char r) { return (r & 1) != 0; });
   return std::min<int64_t>(bytes_, static_cast<int64_t>(pages) * static_cast<int64_t>(page));
 }
 

@@ -5,7 +5,8 @@
 
 namespace popxl::exec {
 
-/// One zeroed block of memory, 64-byte aligned, taken from the system when made and given back when destroyed.
+/// One zeroed block of memory, 64-byte aligned, taken from the system when made and given back when
+/// destroyed.
 class Arena {
  public:
   explicit Arena(int64_t bytes);

@@ -88,7 +88,8 @@ std::byte* Executor::nextEntry(int32_t stream, int64_t bytes, const ir::Op& op) 
   StreamCursor& cursor = streams_[static_cast<size_t>(stream)];
   if (cursor.next >= cursor.entries) {
     fail(ErrorKind::kValue,
-         "stream `{}` has {} entries, and `{}` at {} asks for one more; make num_host_transfers the number of times that a "
+         "stream `{}` has {} entries, and `{}` at {} asks for one more; make num_host_transfers the number "
+         "of times that a "
          "run uses the stream",
          program_.streams[static_cast<size_t>(stream)].id(), cursor.entries, op.name(), op.loc().str());
   }

@@ -20,9 +20,10 @@ class Executor {
  public:
   explicit Executor(const compile::Program& program);
 
-  /// Runs the main graph once. `frame` holds program.main().frameBytes, `variables` program.variableBytes; one cursor per
-  /// stream of the program. Error(kValue) when a stream runs out of entries.
-  void run(std::byte* frame, std::byte* variables, std::span<StreamCursor> streams, int64_t replica, int64_t replicas);
+  /// Runs the main graph once. `frame` holds program.main().frameBytes, `variables` program.variableBytes;
+  /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries.
+  void run(std::byte* frame, std::byte* variables, std::span<StreamCursor> streams, int64_t replica,
+           int64_t replicas);
 
  private:
   void runCode(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
@@ -33,11 +34,16 @@ class Executor {
   std::byte* nextEntry(int32_t stream, int64_t bytes, const ir::Op& op);
   std::byte* pointer(const compile::Address& a, std::byte* frame, std::byte* const* arguments) const {
     switch (a.base) {
-      case compile::Address::Base::kFrame: return frame + a.offset;
-      case compile::Address::Base::kVariable: return variables_ + a.offset;
-      case compile::Address::Base::kArgument: return arguments[a.index] + a.offset;
-      case compile::Address::Base::kConstant: return const_cast<std::byte*>(a.pointer) + a.offset;
-      case compile::Address::Base::kNone: break;
+      case compile::Address::Base::kFrame:
+        return frame + a.offset;
+      case compile::Address::Base::kVariable:
+        return variables_ + a.offset;
+      case compile::Address::Base::kArgument:
+        return arguments[a.index] + a.offset;
+      case compile::Address::Base::kConstant:
+        return const_cast<std::byte*>(a.pointer) + a.offset;
+      case compile::Address::Base::kNone:
+        break;
     }
     return nullptr;
   }

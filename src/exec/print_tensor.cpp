@@ -22,24 +22,37 @@ T load(const std::byte* data, int64_t i) {
 double floatAt(DType t, const std::byte* data, int64_t i) {
   switch (t) {
     case DType::kFloat8_143:
-    case DType::kFloat8_152: return float8ToFloat(load<uint8_t>(data, i), t);
-    case DType::kFloat16: return halfToFloat(load<uint16_t>(data, i));
-    case DType::kFloat32: return load<float>(data, i);
-    default: return load<double>(data, i);
+    case DType::kFloat8_152:
+      return float8ToFloat(load<uint8_t>(data, i), t);
+    case DType::kFloat16:
+      return halfToFloat(load<uint16_t>(data, i));
+    case DType::kFloat32:
+      return load<float>(data, i);
+    default:
+      return load<double>(data, i);
   }
 }
 
 std::string integerAt(DType t, const std::byte* data, int64_t i) {
   switch (t) {
-    case DType::kInt8: return fmt::to_string(static_cast<int>(load<int8_t>(data, i)));
-    case DType::kInt16: return fmt::to_string(load<int16_t>(data, i));
-    case DType::kInt32: return fmt::to_string(load<int32_t>(data, i));
-    case DType::kInt64: return fmt::to_string(load<int64_t>(data, i));
-    case DType::kUInt8: return fmt::to_string(static_cast<unsigned>(load<uint8_t>(data, i)));
-    case DType::kUInt16: return fmt::to_string(load<uint16_t>(data, i));
-    case DType::kUInt32: return fmt::to_string(load<uint32_t>(data, i));
-    case DType::kUInt64: return fmt::to_string(load<uint64_t>(data, i));
-    default: return load<uint8_t>(data, i) != 0 ? "True" : "False";
+    case DType::kInt8:
+      return fmt::to_string(static_cast<int>(load<int8_t>(data, i)));
+    case DType::kInt16:
+      return fmt::to_string(load<int16_t>(data, i));
+    case DType::kInt32:
+      return fmt::to_string(load<int32_t>(data, i));
+    case DType::kInt64:
+      return fmt::to_string(load<int64_t>(data, i));
+    case DType::kUInt8:
+      return fmt::to_string(static_cast<unsigned>(load<uint8_t>(data, i)));
+    case DType::kUInt16:
+      return fmt::to_string(load<uint16_t>(data, i));
+    case DType::kUInt32:
+      return fmt::to_string(load<uint32_t>(data, i));
+    case DType::kUInt64:
+      return fmt::to_string(load<uint64_t>(data, i));
+    default:
+      return load<uint8_t>(data, i) != 0 ? "True" : "False";
   }
 }
 
@@ -69,7 +82,8 @@ class Text {
       smallest = std::min(smallest, magnitude);
     }
     const std::string& format = op_.attr<std::string>("float_format");
-    scientific_ = format == "scientific" || (format == "auto" && (largest >= 1e8 || (largest > 0 && smallest < 1e-4)));
+    scientific_ =
+        format == "scientific" || (format == "auto" && (largest >= 1e8 || (largest > 0 && smallest < 1e-4)));
     shortest_ = format == "none";
   }
 

@@ -49,7 +49,8 @@ int64_t Session::rowOf(const ir::Tensor& variable, int64_t replica) const {
 
 void Session::weightsFromHost() {
   const std::lock_guard<std::mutex> lock(running_);
-  if (!attached()) fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
+  if (!attached())
+    fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
   for (const auto& [t, offset] : program_->variableOffsets) {
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
     const int64_t bytes = t->type().bytes();
@@ -65,7 +66,8 @@ void Session::weightsFromHost() {
 
 void Session::weightsToHost() {
   const std::lock_guard<std::mutex> lock(running_);
-  if (!attached()) fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
+  if (!attached())
+    fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
   if (failed_) return;  // the host keeps the last good values
   for (const auto& [t, offset] : program_->variableOffsets) {
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
@@ -95,10 +97,12 @@ std::vector<StreamCursor> Session::cursors(std::span<const StreamBuffer> buffers
 
 void Session::run(std::span<const StreamBuffer> buffers) {
   const std::lock_guard<std::mutex> lock(running_);
-  if (!attached()) fail(ErrorKind::kValue, "a session runs only while attached; use it inside `with session:`");
+  if (!attached())
+    fail(ErrorKind::kValue, "a session runs only while attached; use it inside `with session:`");
   if (failed_) {
     fail(ErrorKind::kDevice,
-         "the last run of this session failed half way, so its variables may be half updated; write them again "
+         "the last run of this session failed half way, so its variables may be half updated; write them "
+         "again "
          "(write_variables_data or weights_from_host) before the next run");
   }
   const std::vector<StreamCursor> start = cursors(buffers);

@@ -31,7 +31,8 @@ void Context::popGraph() {
 Graph& Context::requireGraph() const {
   if (graphs_.empty()) {
     fail(ErrorKind::kRuntime,
-         "no graph is entered; enter one around this code (Python: `with ir.main_graph:`, C++: a `GraphScope`)");
+         "no graph is entered; enter one around this code (Python: `with ir.main_graph:`, C++: a "
+         "`GraphScope`)");
   }
   return *graphs_.back();
 }

@@ -11,8 +11,8 @@ namespace popxl::ir {
 
 enum class SequenceMode : uint8_t { kOrdered, kUnordered, kPass };
 
-/// What is in force while a program is built: the current graph, name scopes, IPU, tile set, execution context, order.
-/// One per thread; Python's context managers and the C++ guards push and pop it.
+/// What is in force while a program is built: the current graph, name scopes, IPU, tile set, execution
+/// context, order. One per thread; Python's context managers and the C++ guards push and pop it.
 class Context {
  public:
   static Context& current();
@@ -37,7 +37,9 @@ class Context {
   TileSet tileSet() const { return tileSets_.empty() ? TileSet::kUndefined : tileSets_.back(); }
   void pushExecution(ExecutionContext c) { executions_.push_back(c); }
   void popExecution() { executions_.pop_back(); }
-  ExecutionContext execution() const { return executions_.empty() ? ExecutionContext::kNormal : executions_.back(); }
+  ExecutionContext execution() const {
+    return executions_.empty() ? ExecutionContext::kNormal : executions_.back();
+  }
 
   void pushSequence(SequenceMode mode);
   void popSequence();
@@ -46,8 +48,8 @@ class Context {
 
   Settings settings() const;
   /// Makes an op in the current graph under everything in force: the way all programs add ops. Runs hooks.
-  Op* addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc, bool inplace = false,
-            std::vector<std::string> outputNames = {});
+  Op* addOp(const OpDef& def, std::vector<Tensor*> inputs, std::vector<Attr> attrs, Loc loc,
+            bool inplace = false, std::vector<std::string> outputNames = {});
 
   /// Called with every op made through this context, whatever its graph.
   int64_t addHook(Graph::Hook hook);

@@ -7,7 +7,8 @@
 
 namespace popxl::ir {
 
-/// What an op's gradient rule sees and does. Forward tensors that it asks for become inputs of the gradient graph.
+/// What an op's gradient rule sees and does. Forward tensors that it asks for become inputs of the gradient
+/// graph.
 class GradContext {
  public:
   virtual ~GradContext() = default;
@@ -37,11 +38,11 @@ class ExprContext {
   explicit ExprContext(const Op& op) : op(op) {}
   const Op& op;
 
-  virtual kernels::Val in(size_t i) = 0;                         ///< operand i at this position
-  virtual kernels::Val element(size_t i, int64_t element) = 0;   ///< one element of operand i
-  virtual bool has(size_t i) const = 0;                          ///< optional operand present
+  virtual kernels::Val in(size_t i) = 0;                        ///< operand i at this position
+  virtual kernels::Val element(size_t i, int64_t element) = 0;  ///< one element of operand i
+  virtual bool has(size_t i) const = 0;                         ///< optional operand present
   virtual kernels::Val constant(kernels::VType type, double number) = 0;
-  virtual void out(kernels::Val value, size_t i = 0) = 0;        ///< result i
+  virtual void out(kernels::Val value, size_t i = 0) = 0;  ///< result i
 };
 
 }  // namespace popxl::ir

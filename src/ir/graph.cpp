@@ -107,7 +107,8 @@ void Graph::removeOutput(size_t index) {
 Tensor* Graph::addVariable(std::string_view name, TensorType type, std::shared_ptr<HostData> data) {
   if (!isMain()) {
     fail(ErrorKind::kValue,
-         "variable `{}` can't be made in graph `{}`: variables live in the main graph; make it there and pass it to the "
+         "variable `{}` can't be made in graph `{}`: variables live in the main graph; make it there and "
+         "pass it to the "
          "graph as an input",
          name, displayName());
   }
@@ -137,18 +138,20 @@ void Graph::checkOperands(const OpDef& def, const OpRequest& request) const {
     if (t == nullptr) {
       // A list of operands has no gaps, and is empty only where a graph says how long it is.
       const bool list = operand->arity == Arity::kVariadic;
-      const bool missing = list ? i < given || def.structure == Structure::kNone : operand->arity == Arity::kOne;
+      const bool missing =
+          list ? i < given || def.structure == Structure::kNone : operand->arity == Arity::kOne;
       if (missing) fail(ErrorKind::kValue, "operand `{}` is missing", operand->name);
       continue;
     }
     if (t->graph_ != this || t->erased_) {
       fail(ErrorKind::kValue,
-           "operand `{}`: tensor `{}` is not in the current graph `{}` but in `{}`; pass it to this graph as an input",
+           "operand `{}`: tensor `{}` is not in the current graph `{}` but in `{}`; pass it to this graph as "
+           "an input",
            operandName(def, i), t->id(), displayName(), t->graph_->displayName());
     }
     if ((operand->dtypes & bit(t->dtype())) == 0) {
-      fail(ErrorKind::kType, "operand `{}`: tensor `{}` has dtype {}, which is none of {}; cast it first", operand->name,
-           t->id(), nameOf(t->dtype()), dtypeList(operand->dtypes));
+      fail(ErrorKind::kType, "operand `{}`: tensor `{}` has dtype {}, which is none of {}; cast it first",
+           operand->name, t->id(), nameOf(t->dtype()), dtypeList(operand->dtypes));
     }
   }
 }
@@ -177,9 +180,10 @@ Op* Graph::addOp(const OpDef& def, OpRequest request) {
     checkOperands(def, request);
     op.attrs_ = completeAttrs(def, std::move(request.attrs));
     op.inputs_ = request.inputs;
-    op.inputs_.resize(std::max(op.inputs_.size(), def.operands.empty() || def.operands.back().arity != Arity::kVariadic
-                                                      ? def.operands.size()
-                                                      : def.operands.size() - 1));
+    op.inputs_.resize(
+        std::max(op.inputs_.size(), def.operands.empty() || def.operands.back().arity != Arity::kVariadic
+                                        ? def.operands.size()
+                                        : def.operands.size() - 1));
     op.inplace_ = request.inplace || def.alwaysInplace;
     op.settings_ = request.settings;
     op.loc_ = request.loc;
@@ -197,7 +201,8 @@ Op* Graph::addOp(const OpDef& def, OpRequest request) {
   }
   op.outputs_.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
-    op.addOutput(i < request.outputNames.size() ? std::move(request.outputNames[i]) : "t", std::move(types[i]));
+    op.addOutput(i < request.outputNames.size() ? std::move(request.outputNames[i]) : "t",
+                 std::move(types[i]));
   }
   ops_.push_back(&op);
   return &op;
@@ -228,7 +233,8 @@ void Graph::eraseOps(const std::vector<Op*>& ops) {
   }
   for (Op* op : ops) {
     for (Tensor* t : op->outputs_) {
-      POPXL_ASSERT(std::find(outputs_.begin(), outputs_.end(), t) == outputs_.end(), "{} is an output", t->id());
+      POPXL_ASSERT(std::find(outputs_.begin(), outputs_.end(), t) == outputs_.end(), "{} is an output",
+                   t->id());
       eraseTensor(t);
     }
   }

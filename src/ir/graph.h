@@ -14,15 +14,16 @@ namespace popxl::ir {
 
 /// Everything that making an op needs besides the table's entry.
 struct OpRequest {
-  std::vector<Tensor*> inputs;           ///< null for an absent optional operand
-  std::vector<Attr> attrs;               ///< in table order; shorter or monostate: defaults
+  std::vector<Tensor*> inputs;  ///< null for an absent optional operand
+  std::vector<Attr> attrs;      ///< in table order; shorter or monostate: defaults
   bool inplace = false;
   std::vector<std::string> outputNames;  ///< base names; missing ones are "t"
   Settings settings;
   Loc loc;
 };
 
-/// A list of ops over tensors with inputs and outputs; the main graph or one that others call. Made by Ir only.
+/// A list of ops over tensors with inputs and outputs; the main graph or one that others call. Made by Ir
+/// only.
 class Graph {
  public:
   Graph(Ir& ir, std::string id) : ir_(&ir), id_(std::move(id)) {}
@@ -55,8 +56,8 @@ class Graph {
   Tensor* addConstant(std::string_view name, TensorType type, std::shared_ptr<HostData> data);
   Tensor* addStreamTensor(std::string_view name, TensorType type);
 
-  /// Checks operands (count, graph, dtypes), runs inference, then adds the op and its results. On an Error nothing has
-  /// changed; the message ends with op and user's line.
+  /// Checks operands (count, graph, dtypes), runs inference, then adds the op and its results. On an Error
+  /// nothing has changed; the message ends with op and user's line.
   Op* addOp(const OpDef& def, OpRequest request);
   /// Called with every op that a program makes in this graph (Context::addOp), until removed.
   using Hook = std::function<void(Op&)>;
@@ -64,8 +65,9 @@ class Graph {
   void removeHook(int64_t handle);
   const std::vector<std::pair<int64_t, Hook>>& hooks() const { return hooks_; }
 
-  /// Removes ops whose results are used by each other at most; the results go with them. What had to run after a removed
-  /// op has to run after all that this op had to follow. Linear in the graph. Memory is kept until the Ir dies.
+  /// Removes ops whose results are used by each other at most; the results go with them. What had to run
+  /// after a removed op has to run after all that this op had to follow. Linear in the graph. Memory is kept
+  /// until the Ir dies.
   void eraseOps(const std::vector<Op*>& ops);
   void eraseOp(Op* op) { eraseOps({op}); }
   void eraseTensor(Tensor* t);

@@ -51,7 +51,8 @@ std::shared_ptr<Ir> Ir::findLive(int64_t id) {
 std::vector<Graph*> Ir::graphs() const {
   std::vector<Graph*> out;
   for (const auto& g : graphs_) {
-    if (std::find(erasedGraphs_.begin(), erasedGraphs_.end(), g.get()) == erasedGraphs_.end()) out.push_back(g.get());
+    if (std::find(erasedGraphs_.begin(), erasedGraphs_.end(), g.get()) == erasedGraphs_.end())
+      out.push_back(g.get());
   }
   return out;
 }
@@ -88,7 +89,8 @@ Stream& Ir::addStream(std::string_view name, TensorType type, StreamDirection di
 }
 
 Stream* Ir::findStream(std::string_view id) {
-  const auto it = std::find_if(streams_.begin(), streams_.end(), [&](const Stream& s) { return s.id() == id; });
+  const auto it =
+      std::find_if(streams_.begin(), streams_.end(), [&](const Stream& s) { return s.id() == id; });
   return it == streams_.end() ? nullptr : &*it;
 }
 
@@ -117,7 +119,8 @@ void Ir::setCounters(const Counters& c) {
 std::shared_ptr<Ir> Ir::clone() const {
   auto copy = create(*table_);
   std::unordered_map<const Graph*, Graph*> graphs;
-  for (const Graph* g : this->graphs()) graphs[g] = g->isMain() ? &copy->mainGraph() : &copy->createGraphWithId(g->id());
+  for (const Graph* g : this->graphs())
+    graphs[g] = g->isMain() ? &copy->mainGraph() : &copy->createGraphWithId(g->id());
   for (const Graph* g : this->graphs()) graphs[g]->copyFrom(*g, graphs);
   for (const Stream& s : streams_) {
     copy->streams_.push_back({copy->mainGraph().find(s.tensor->name()), s.direction});

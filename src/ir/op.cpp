@@ -75,7 +75,8 @@ bool modifiedInside(const Tensor& t) {
   for (const Use& use : t.uses()) {
     if (use.op->modifies(static_cast<size_t>(use.index))) return true;
     for (const Alias& alias : use.op->aliases()) {
-      if (alias.input == use.index && modifiedInside(*use.op->output(static_cast<size_t>(alias.output)))) return true;
+      if (alias.input == use.index && modifiedInside(*use.op->output(static_cast<size_t>(alias.output))))
+        return true;
     }
   }
   return false;
@@ -100,7 +101,8 @@ bool Op::modifies(size_t input) const {
     }
     case Structure::kConditional:
       return std::binary_search(declaredModified_.begin(), declaredModified_.end(), index);
-    default: break;
+    default:
+      break;
   }
   if (std::find(def_->alsoModifies.begin(), def_->alsoModifies.end(), index) != def_->alsoModifies.end()) {
     return inputs_[input] != nullptr;

@@ -22,7 +22,9 @@ class Op {
   const OpDef& def() const { return *def_; }
   int64_t id() const { return id_; }  ///< counts up over the whole Ir in order of creation
   bool inplace() const { return inplace_; }
-  std::string name() const { return inplace_ && !def_->alwaysInplace ? def_->inplaceName() : std::string(def_->name); }
+  std::string name() const {
+    return inplace_ && !def_->alwaysInplace ? def_->inplaceName() : std::string(def_->name);
+  }
   std::string type() const;  ///< compatibility type name, in-place variant included
 
   /// Operands in table order; an absent optional operand is null.
@@ -48,7 +50,9 @@ class Op {
     return std::holds_alternative<T>(value) ? std::get<T>(value) : fallback;
   }
   const Attr& attrValue(std::string_view name) const;
-  bool hasAttr(std::string_view name) const { return !std::holds_alternative<std::monostate>(attrValue(name)); }
+  bool hasAttr(std::string_view name) const {
+    return !std::holds_alternative<std::monostate>(attrValue(name));
+  }
   void setAttr(std::string_view name, Attr value);
 
   const Settings& settings() const { return settings_; }

@@ -17,7 +17,8 @@ OpTable::OpTable(std::vector<OpDef> defs) : defs_(std::move(defs)) {
   for (size_t i = 0; i < defs_.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     byName_.emplace_back(defs_[i].name, index);
-    if (defs_[i].inplaceOperand >= 0 && !defs_[i].alwaysInplace) byName_.emplace_back(defs_[i].inplaceName(), ~index);
+    if (defs_[i].inplaceOperand >= 0 && !defs_[i].alwaysInplace)
+      byName_.emplace_back(defs_[i].inplaceName(), ~index);
   }
   std::sort(byName_.begin(), byName_.end());
   for (size_t i = 1; i < byName_.size(); ++i) {

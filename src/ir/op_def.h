@@ -16,8 +16,9 @@ using DTypes = uint32_t;
 constexpr DTypes bit(DType t) { return DTypes{1} << static_cast<int>(t); }
 inline constexpr DTypes kFloats = bit(DType::kFloat16) | bit(DType::kFloat32) | bit(DType::kFloat64);
 inline constexpr DTypes kFloat8s = bit(DType::kFloat8_143) | bit(DType::kFloat8_152);
-inline constexpr DTypes kInts = bit(DType::kInt8) | bit(DType::kInt16) | bit(DType::kInt32) | bit(DType::kInt64) |
-                                bit(DType::kUInt8) | bit(DType::kUInt16) | bit(DType::kUInt32) | bit(DType::kUInt64);
+inline constexpr DTypes kInts = bit(DType::kInt8) | bit(DType::kInt16) | bit(DType::kInt32) |
+                                bit(DType::kInt64) | bit(DType::kUInt8) | bit(DType::kUInt16) |
+                                bit(DType::kUInt32) | bit(DType::kUInt64);
 inline constexpr DTypes kBools = bit(DType::kBool);
 inline constexpr DTypes kNumeric = kFloats | kInts;
 inline constexpr DTypes kAny = (DTypes{1} << kNumDTypes) - 1;
@@ -35,8 +36,8 @@ struct AttrDef {
   std::string_view name;
   AttrType type;
   std::string_view doc = "";
-  Attr fallback = {};       ///< default; monostate without `optional` means required
-  bool optional = false;    ///< may be absent (monostate)
+  Attr fallback = {};     ///< default; monostate without `optional` means required
+  bool optional = false;  ///< may be absent (monostate)
 };
 
 struct ResultDef {
@@ -50,8 +51,9 @@ struct Alias {
   int32_t output, input;
 };
 
-/// Shape and dtype inference: reads op.inputs() and attributes, appends one type per output. Throws Error(kGraph) or the
-/// contract's kind; the builder adds op name and user's line. The op is not yet part of a graph.
+/// Shape and dtype inference: reads op.inputs() and attributes, appends one type per output. Throws
+/// Error(kGraph) or the contract's kind; the builder adds op name and user's line. The op is not yet part of
+/// a graph.
 using InferFn = void (*)(const Op& op, std::vector<TensorType>& out);
 
 class GradContext;
@@ -74,14 +76,24 @@ using UpdateFn = kernels::Val (*)(kernels::Val old);
 /// Layouts for which a kernel is to be made; inputs absent (optional) have rank -1 flagged by `present`.
 struct KernelContext {
   const Op& op;
-  std::vector<Layout> inputs;   ///< only inputs that are present
+  std::vector<Layout> inputs;  ///< only inputs that are present
   std::vector<Layout> outputs;
 };
 using KernelFn = kernels::KernelPtr (*)(const KernelContext& ctx);
 
 /// Ops the executor runs itself.
 enum class Structure : uint8_t {
-  kNone, kCall, kRepeat, kConditional, kHostLoad, kHostStore, kPrint, kInit, kRemoteLoad, kRemoteStore, kCollective
+  kNone,
+  kCall,
+  kRepeat,
+  kConditional,
+  kHostLoad,
+  kHostStore,
+  kPrint,
+  kInit,
+  kRemoteLoad,
+  kRemoteStore,
+  kCollective
 };
 
 /// Whether a function of the op's name is generated for programs.
@@ -101,22 +113,24 @@ struct OpDef {
   std::vector<AttrDef> attrs = {};
   std::vector<ResultDef> results = {{"out"}};
   InferFn infer = nullptr;
-  GradFn grad = nullptr;         ///< null: an error when a gradient has to pass, unless it stops here
-  bool stopsGradient = false;    ///< the result does not depend smoothly on the operands, or is meant as a constant
+  GradFn grad = nullptr;  ///< null: an error when a gradient has to pass, unless it stops here
+  bool stopsGradient =
+      false;  ///< the result does not depend smoothly on the operands, or is meant as a constant
   Visibility visibility = Visibility::kPublic;
 
   // In-place use: `name_` in the text; its type defaults to type + "Inplace".
-  int32_t inplaceOperand = -1;   ///< operand whose memory output 0 takes over; -1: no in-place variant
+  int32_t inplaceOperand = -1;  ///< operand whose memory output 0 takes over; -1: no in-place variant
   std::string_view inplaceType = "";
-  bool inplaceModifies = true;   ///< false for views: aliases without writing
-  bool alwaysInplace = false;    ///< var updates: the op exists only in place
+  bool inplaceModifies = true;             ///< false for views: aliases without writing
+  bool alwaysInplace = false;              ///< var updates: the op exists only in place
   std::vector<int32_t> alsoModifies = {};  ///< further operands that every use writes (a step counter, ...)
-  UpdateFn update = nullptr;     ///< what their elements become before the op's own arithmetic reads them
-  bool inplaceCopies = false;    ///< the in-place result is an alias to the ambiguity check, but memory of its own
+  UpdateFn update = nullptr;  ///< what their elements become before the op's own arithmetic reads them
+  bool inplaceCopies =
+      false;  ///< the in-place result is an alias to the ambiguity check, but memory of its own
 
   // Effects.
-  bool random = false;           ///< a pure function of its seed operand, but never merged
-  bool sideEffect = false;       ///< never removed: host_store, print, ...
+  bool random = false;      ///< a pure function of its seed operand, but never merged
+  bool sideEffect = false;  ///< never removed: host_store, print, ...
 
   // How it runs: exactly one of expr (with optional reduction), view, kernel, structure.
   ExprFn expr = nullptr;
@@ -124,10 +138,10 @@ struct OpDef {
   bool reducesToOutput = false;
   /// With expr: reduction kind and axes; the space is input 0's shape.
   kernels::Reduction reduction = kernels::Reduction::kSum;
-  bool reducesAxes = false;      ///< axes from attribute "axes" (empty: all), "keepdims"
+  bool reducesAxes = false;  ///< axes from attribute "axes" (empty: all), "keepdims"
   ViewFn view = nullptr;
   KernelFn kernel = nullptr;
-  bool stridedInputs = false;    ///< the kernel takes inputs of any strides; else they are made contiguous
+  bool stridedInputs = false;  ///< the kernel takes inputs of any strides; else they are made contiguous
   Structure structure = Structure::kNone;
 
   std::string inplaceName() const { return std::string(name) + "_"; }

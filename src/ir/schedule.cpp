@@ -69,14 +69,17 @@ class ContextProblem {
     for (size_t i = 0; i < n; ++i) {
       const auto buffer = static_cast<size_t>(groups.find(static_cast<int32_t>(i)));
       problem_.bufferOf[i] = static_cast<int32_t>(buffer);
-      problem_.bytes[buffer] = std::max(problem_.bytes[buffer], std::max<int64_t>(tensors_[i]->type().bytes(), 0));
+      problem_.bytes[buffer] =
+          std::max(problem_.bytes[buffer], std::max<int64_t>(tensors_[i]->type().bytes(), 0));
       const Op* producer = tensors_[i]->producer();
-      if (producer == nullptr || !opIndex_.contains(producer)) problem_.storage[buffer] = algo::Storage::kExternal;
+      if (producer == nullptr || !opIndex_.contains(producer))
+        problem_.storage[buffer] = algo::Storage::kExternal;
     }
     for (const Tensor* t : graph_.outputs()) {
       const auto it = tensorIndex_.find(t);
       if (it == tensorIndex_.end()) continue;
-      auto& storage = problem_.storage[static_cast<size_t>(problem_.bufferOf[static_cast<size_t>(it->second)])];
+      auto& storage =
+          problem_.storage[static_cast<size_t>(problem_.bufferOf[static_cast<size_t>(it->second)])];
       if (storage == algo::Storage::kTemporary) storage = algo::Storage::kKept;
     }
   }
@@ -86,7 +89,8 @@ class ContextProblem {
     for (const int32_t i : algo::findCycle(algo::dependences(problem_))) {
       names += "\n  " + ops_[static_cast<size_t>(i)]->str();
     }
-    fail(ErrorKind::kGraph, "graph `{}` can't be ordered: these ops wait for each other:{}", graph_.displayName(), names);
+    fail(ErrorKind::kGraph, "graph `{}` can't be ordered: these ops wait for each other:{}",
+         graph_.displayName(), names);
   }
 
   const Graph& graph_;

@@ -9,7 +9,8 @@ namespace popxl::ir {
 
 enum class VirtualGraphMode : uint8_t { kOff, kManual, kAuto, kPipeline, kExecutionPhases };
 
-/// Options a program may set on its Ir, by the original's names. Those that no compiler of ours needs are kept as given.
+/// Options a program may set on its Ir, by the original's names. Those that no compiler of ours needs are
+/// kept as given.
 struct SessionOptions {
   bool enableInplaceAmbiguityChecking = false;
   VirtualGraphMode virtualGraphMode = VirtualGraphMode::kOff;

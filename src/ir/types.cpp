@@ -15,7 +15,8 @@ const std::string* intern(std::string_view text) {
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
   };
   static std::mutex mutex;
-  static auto* pool = new std::unordered_set<std::string, Hash, std::equal_to<>>();  // lives as long as the process
+  static auto* pool =
+      new std::unordered_set<std::string, Hash, std::equal_to<>>();  // lives as long as the process
   const std::lock_guard<std::mutex> lock(mutex);
   auto it = pool->find(text);
   if (it == pool->end()) it = pool->emplace(text).first;

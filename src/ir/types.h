@@ -64,7 +64,8 @@ struct Settings {
 
 enum class TensorKind : uint8_t { kActivation, kInput, kVariable, kConstant, kStream };
 
-/// Host memory behind a variable or constant. `owner` keeps the memory alive (an array of the user's, a mapped file).
+/// Host memory behind a variable or constant. `owner` keeps the memory alive (an array of the user's, a
+/// mapped file).
 struct HostData {
   std::byte* bytes = nullptr;
   int64_t size = 0;
@@ -81,7 +82,7 @@ struct VariableSettings {
   bool retrieveAllReplicas = false;
   int64_t remoteBuffer = 0;  ///< id of the remote buffer that keeps the variable; 0: none
   int64_t remoteEntry = 0;
-  bool sharded = false;      ///< the buffer keeps shards, one a replica
+  bool sharded = false;  ///< the buffer keeps shards, one a replica
 };
 
 }  // namespace popxl::ir

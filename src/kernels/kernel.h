@@ -12,10 +12,10 @@ namespace popxl::kernels {
 
 /// One piece of work on memory, made for fixed layouts when a program is compiled and run many times.
 ///
-/// `run` receives one pointer per operand (inputs, then outputs, in the order that the kernel's factory documents), then,
-/// when scratchBytes() > 0, a pointer to that much 64-byte aligned scratch memory. Pointers are to element 0 of the
-/// operand's Layout. A kernel allocates nothing, keeps no mutable state (two threads may run it at once on different
-/// memory), and its result does not depend on the number of threads.
+/// `run` receives one pointer per operand (inputs, then outputs, in the order that the kernel's factory
+/// documents), then, when scratchBytes() > 0, a pointer to that much 64-byte aligned scratch memory. Pointers
+/// are to element 0 of the operand's Layout. A kernel allocates nothing, keeps no mutable state (two threads
+/// may run it at once on different memory), and its result does not depend on the number of threads.
 class Kernel {
  public:
   virtual ~Kernel() = default;

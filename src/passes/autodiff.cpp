@@ -213,7 +213,8 @@ class Differentiator {
     }
   }
 
-  static std::set<size_t> placesOf(const std::vector<Connection>& connections, const std::vector<Tensor*>& list) {
+  static std::set<size_t> placesOf(const std::vector<Connection>& connections,
+                                   const std::vector<Tensor*>& list) {
     std::set<size_t> places;
     for (const Connection& c : connections) {
       const auto at = std::find(list.begin(), list.end(), c.fwd);
@@ -295,8 +296,8 @@ class Differentiator {
     }
   }
 
-  /// What reaches a tensor of the called graph through the results of a call. A tensor that is several outputs has the
-  /// sum of them as its gradient, given once.
+  /// What reaches a tensor of the called graph through the results of a call. A tensor that is several
+  /// outputs has the sum of them as its gradient, given once.
   Tensor* gradOfCallOutput(const Op& call, const Tensor* fwd, bool first) {
     const std::vector<Tensor*>& outputs = call.calledGraph()->outputs();
     std::vector<Tensor*> grads;

@@ -8,7 +8,8 @@
 
 namespace popxl::passes {
 
-/// What an input or output of a gradient graph stands for: a tensor of the forward graph, or the gradient of one.
+/// What an input or output of a gradient graph stands for: a tensor of the forward graph, or the gradient of
+/// one.
 struct Connection {
   bool isGrad;
   ir::Tensor* fwd;
@@ -32,12 +33,14 @@ struct AutodiffOptions {
   std::map<ir::Graph*, GradInfo> known;
 };
 
-/// Reverse-mode differentiation of a graph: makes a new graph that computes the gradients of its inputs from the
-/// gradients of its outputs and the forward tensors that the adjoints read. Such a tensor that is neither input nor output
-/// of the forward graph becomes an output of it, also at its existing call sites. Called graphs are differentiated too.
+/// Reverse-mode differentiation of a graph: makes a new graph that computes the gradients of its inputs from
+/// the gradients of its outputs and the forward tensors that the adjoints read. Such a tensor that is neither
+/// input nor output of the forward graph becomes an output of it, also at its existing call sites. Called
+/// graphs are differentiated too.
 ///
-/// Returns the infos of all gradient graphs made or given, by forward graph. Error(kGraph) when the graph or one it calls
-/// writes in place, was marked as not differentiable, or can't gain outputs; the Ir is then as before.
+/// Returns the infos of all gradient graphs made or given, by forward graph. Error(kGraph) when the graph or
+/// one it calls writes in place, was marked as not differentiable, or can't gain outputs; the Ir is then as
+/// before.
 std::map<ir::Graph*, GradInfo> autodiff(ir::Graph& forward, const AutodiffOptions& options = {});
 
 }  // namespace popxl::passes

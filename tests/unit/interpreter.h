@@ -19,8 +19,9 @@ struct Cells {
   std::vector<size_t> at;
 };
 
-/// Runs an Ir op by op in order of creation on float64 cells: slow and plain, a reference for compiled programs.
-/// An op in place changes the cells of its operand; a view in place is the same cells; all else has cells of its own.
+/// Runs an Ir op by op in order of creation on float64 cells: slow and plain, a reference for compiled
+/// programs. An op in place changes the cells of its operand; a view in place is the same cells; all else has
+/// cells of its own.
 class Interpreter {
  public:
   std::map<std::string, std::vector<double>> streams;    ///< loads read them, stores replace them
@@ -118,7 +119,8 @@ class Interpreter {
       f[op.output()] = fresh(adam(in(0), in(1), in(3)[0]));
     } else {
       std::vector<Values> operands;
-      for (size_t i = 0; i < op.inputs().size(); ++i) operands.push_back(op.input(i) == nullptr ? Values{} : in(i));
+      for (size_t i = 0; i < op.inputs().size(); ++i)
+        operands.push_back(op.input(i) == nullptr ? Values{} : in(i));
       Values result = compute(op, operands);
       for (double& x : result) {
         x = wrap(x, op.output()->dtype());
@@ -136,7 +138,8 @@ class Interpreter {
   static Values adam(const Values& m, const Values& v, double step) {
     Values out;
     for (size_t i = 0; i < m.size(); ++i) {
-      out.push_back(m[i] / (1 - std::pow(0.5, step)) / (std::sqrt(v[i] / (1 - std::pow(0.25, step))) + 0.125));
+      out.push_back(m[i] / (1 - std::pow(0.5, step)) /
+                    (std::sqrt(v[i] / (1 - std::pow(0.25, step))) + 0.125));
     }
     return out;
   }
@@ -193,7 +196,8 @@ class Interpreter {
   /// Element of a tensor of shape `from` that stands at `index` of the shape it is broadcast to.
   static size_t broadcastAt(const Ints& index, const Shape& from) {
     Ints own(from.size());
-    for (size_t a = 0; a < from.size(); ++a) own[a] = from[a] == 1 ? 0 : index[index.size() - from.size() + a];
+    for (size_t a = 0; a < from.size(); ++a)
+      own[a] = from[a] == 1 ? 0 : index[index.size() - from.size() + a];
     return flatOf(own, from);
   }
 
@@ -332,7 +336,8 @@ class Interpreter {
   }
 
   static Values matmul(const ir::Op& op, const std::vector<Values>& x) {
-    const auto m = static_cast<size_t>(op.input(0)->shape()[0]), k = static_cast<size_t>(op.input(0)->shape()[1]);
+    const auto m = static_cast<size_t>(op.input(0)->shape()[0]),
+               k = static_cast<size_t>(op.input(0)->shape()[1]);
     const auto n = static_cast<size_t>(op.input(1)->shape()[1]);
     Values out(m * n);
     for (size_t i = 0; i < m * n; ++i) {

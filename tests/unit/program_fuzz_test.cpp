@@ -39,8 +39,9 @@ Bytes runCompiled(const std::shared_ptr<ir::Ir>& ir, const Generator& g) {
   Bytes out;
   for (const ir::Stream& s : ir->streams()) {
     const auto given = g.loads.find(s.id());
-    out[s.id()] = given == g.loads.end() ? std::vector<std::byte>(static_cast<size_t>(s.tensor->type().bytes()))
-                                         : Generator::bytesOf(given->second, s.tensor->dtype());
+    out[s.id()] = given == g.loads.end()
+                      ? std::vector<std::byte>(static_cast<size_t>(s.tensor->type().bytes()))
+                      : Generator::bytesOf(given->second, s.tensor->dtype());
   }
   std::vector<exec::StreamBuffer> buffers;
   for (auto& [id, bytes] : out) buffers.push_back({id, bytes.data(), 1});
@@ -59,7 +60,8 @@ struct WithoutFusion {
 };
 
 void compareWithInterpreter(const Generator& g, const Interpreter& expected, const Bytes& got) {
-  const auto compare = [&](const std::string& name, const ir::TensorType& type, const std::vector<double>& want) {
+  const auto compare = [&](const std::string& name, const ir::TensorType& type,
+                           const std::vector<double>& want) {
     const auto have = Interpreter::valuesOf(got.at(name).data(), type.dtype, type.numElements());
     const double scale = type.dtype == DType::kFloat64 ? 1e-8 : type.dtype == DType::kFloat32 ? 2e-3 : 0;
     for (size_t i = 0; i < want.size(); ++i) {
@@ -67,7 +69,8 @@ void compareWithInterpreter(const Generator& g, const Interpreter& expected, con
     }
   };
   for (const auto& [id, values] : expected.streams) compare(id, g.ir->findStream(id)->tensor->type(), values);
-  for (const auto& [name, values] : expected.variables) compare(name, g.ir->mainGraph().find(name)->type(), values);
+  for (const auto& [name, values] : expected.variables)
+    compare(name, g.ir->mainGraph().find(name)->type(), values);
 }
 
 void checkProgram(uint64_t seed) {
@@ -134,9 +137,11 @@ class GradientProgram {
     const Bytes got = runCompiled(g_.ir, g_);
     for (size_t k = 0; k < grads_.size(); ++k) {
       const Tensor* x = info_.outputs[k].fwd;
-      const auto at = static_cast<size_t>(std::find(forward_->inputs().begin(), forward_->inputs().end(), x) - forward_->inputs().begin());
+      const auto at = static_cast<size_t>(std::find(forward_->inputs().begin(), forward_->inputs().end(), x) -
+                                          forward_->inputs().begin());
       const auto n = static_cast<size_t>(x->type().numElements());
-      const auto have = Interpreter::valuesOf(got.at(grads_[k]).data(), DType::kFloat64, x->type().numElements());
+      const auto have =
+          Interpreter::valuesOf(got.at(grads_[k]).data(), DType::kFloat64, x->type().numElements());
       for (size_t j = 0; j < n; ++j) {
         const double want = difference(at, j);
         ASSERT_NEAR(have[j], want, 1e-5 * (1 + std::abs(want))) << "input " << at << " element " << j;
@@ -150,7 +155,8 @@ class GradientProgram {
     const auto& stream = g_.ir->addStream("x", type, ir::StreamDirection::kHostToDevice);
     auto& values = g_.loads[stream.id()];
     for (int64_t i = 0; i < type.numElements(); ++i) values.push_back((g_.below(2001) - 1000) / 700.0);
-    made = g_.make("host_load", {g_.make("init", {}, {Attr(type.shape), Attr(type.dtype)})}, {Attr(stream.id())});
+    made = g_.make("host_load", {g_.make("init", {}, {Attr(type.shape), Attr(type.dtype)})},
+                   {Attr(stream.id())});
     return stream.id();
   }
 

@@ -17,9 +17,9 @@ using ir::Tensor;
 /// What random programs may hold.
 struct GeneratorOptions {
   DType real = DType::kFloat64;
-  bool inplace = true;         ///< in-place ops, by-reference inputs, var updates
-  bool differentiable = false; ///< only ops with a smooth gradient, on floats
-  int depth = 2;               ///< nesting of graphs
+  bool inplace = true;          ///< in-place ops, by-reference inputs, var updates
+  bool differentiable = false;  ///< only ops with a smooth gradient, on floats
+  int depth = 2;                ///< nesting of graphs
 };
 
 /// Draws a program from a seed, op by op, in the current order.
@@ -111,7 +111,9 @@ class Generator {
     std::vector<double> out;
     for (int64_t i = 0; i < n; ++i) {
       const double unit = std::uniform_real_distribution<double>(-2, 2)(random_);
-      out.push_back(dtype == DType::kInt32 ? std::floor(unit * 3) : dtype == DType::kBool ? unit > 0 : static_cast<float>(unit));
+      out.push_back(dtype == DType::kInt32  ? std::floor(unit * 3)
+                    : dtype == DType::kBool ? unit > 0
+                                            : static_cast<float>(unit));
     }
     return out;
   }
@@ -128,7 +130,8 @@ class Generator {
     }
     return out;
   }
-  std::vector<Tensor*> makeAll(std::string_view name, std::vector<Tensor*> inputs, std::vector<Attr> attrs = {}) {
+  std::vector<Tensor*> makeAll(std::string_view name, std::vector<Tensor*> inputs,
+                               std::vector<Attr> attrs = {}) {
     bool inplace = false;
     const ir::OpDef* def = ops::table().find(name, &inplace);
     if (def == nullptr) throw std::logic_error("no op " + std::string(name));
@@ -165,24 +168,36 @@ class Generator {
     ir::Context::current().addOp(*def, {t}, {Attr(stream.id())}, {});
   }
   Tensor* constant(DType dtype, const Shape& of) {
-    return ir::Context::current().graph()->addConstant("c", {dtype, of, {}}, data(values(dtype, numElements(of)), dtype));
+    return ir::Context::current().graph()->addConstant("c", {dtype, of, {}},
+                                                       data(values(dtype, numElements(of)), dtype));
   }
 
   /// One random step; sometimes none, when no operand fits.
   void step(Scope& s, int depth) {
     switch (below(options_.differentiable ? 8 : 13)) {
-      case 0: return unary(s);
+      case 0:
+        return unary(s);
       case 1:
-      case 2: return binary(s);
-      case 3: return view(s, "");
-      case 4: return reduction(s);
-      case 5: return matmul(s);
-      case 6: return pieces(s);
-      case 7: return depth < options_.depth ? control(s, depth) : unary(s);
-      case 8: return logic(s);
-      case 9: return options_.inplace ? view(s, "_") : clipOrCast(s);
-      case 10: return clipOrCast(s);
-      default: return options_.inplace ? writing(s) : binary(s);
+      case 2:
+        return binary(s);
+      case 3:
+        return view(s, "");
+      case 4:
+        return reduction(s);
+      case 5:
+        return matmul(s);
+      case 6:
+        return pieces(s);
+      case 7:
+        return depth < options_.depth ? control(s, depth) : unary(s);
+      case 8:
+        return logic(s);
+      case 9:
+        return options_.inplace ? view(s, "_") : clipOrCast(s);
+      case 10:
+        return clipOrCast(s);
+      default:
+        return options_.inplace ? writing(s) : binary(s);
     }
   }
 
@@ -229,9 +244,11 @@ class Generator {
       const bool back = below(2) == 0;
       const int64_t stop = back ? -size - 1 : size;
       using Ints = std::vector<int64_t>;
-      out = make("slice" + suffix, {t}, {Attr(Ints{start}), Attr(Ints{stop}), Attr(Ints{back ? -step : step}), Attr(Ints{axis})});
+      out = make("slice" + suffix, {t},
+                 {Attr(Ints{start}), Attr(Ints{stop}), Attr(Ints{back ? -step : step}), Attr(Ints{axis})});
     } else if (kind == 3 && suffix.empty()) {
-      out = rank > 0 && below(2) == 0 ? make("subsample", {t}, {Attr(Shape(static_cast<size_t>(rank), 2))}) : make("identity", {t});
+      out = rank > 0 && below(2) == 0 ? make("subsample", {t}, {Attr(Shape(static_cast<size_t>(rank), 2))})
+                                      : make("identity", {t});
     } else {
       out = make("reshape" + suffix, {t}, {Attr(rank == 1 ? Shape{-1, 1} : Shape{-1})});
     }
@@ -254,7 +271,9 @@ class Generator {
   void matmul(Scope& s) {
     Tensor* a = pick(s, [&](const Tensor* t) { return t->dtype() == options_.real && t->rank() == 2; });
     if (a == nullptr) return;
-    Tensor* b = pick(s, [&](const Tensor* t) { return t->dtype() == options_.real && t->rank() == 2 && t->shape()[0] == a->shape()[1]; });
+    Tensor* b = pick(s, [&](const Tensor* t) {
+      return t->dtype() == options_.real && t->rank() == 2 && t->shape()[0] == a->shape()[1];
+    });
     if (b == nullptr) b = constant(options_.real, {a->shape()[1], 3});
     result(s, make("tanh", {make("matmul", {a, b})}));
   }
@@ -268,7 +287,8 @@ class Generator {
       return result(s, make("concat", {t, other == nullptr ? t : other}, {Attr(axis)}));
     }
     if (size < 2) return;
-    for (Tensor* piece : makeAll("split", {t}, {Attr(std::vector<int64_t>{1, size - 1}), Attr(axis)})) result(s, piece);
+    for (Tensor* piece : makeAll("split", {t}, {Attr(std::vector<int64_t>{1, size - 1}), Attr(axis)}))
+      result(s, piece);
   }
 
   Tensor* condition(Scope& s, const Shape& of) {
@@ -290,49 +310,75 @@ class Generator {
     }
     Tensor* a = ofType(s, kind == 1 ? DType::kInt32 : options_.real);
     if (a == nullptr) return;
-    if (kind == 1) return result(s, make(below(2) == 0 ? "greater" : "equal", {a, constant(DType::kInt32, {})}));
+    if (kind == 1)
+      return result(s, make(below(2) == 0 ? "greater" : "equal", {a, constant(DType::kInt32, {})}));
     if (kind == 2) return result(s, make("greater", {a, constant(options_.real, {})}));
-    Tensor* b = pick(s, [&](const Tensor* t) { return t->dtype() == a->dtype() && t->shape() == a->shape(); });
+    Tensor* b =
+        pick(s, [&](const Tensor* t) { return t->dtype() == a->dtype() && t->shape() == a->shape(); });
     result(s, make("where", {condition(s, a->shape()), a, b == nullptr ? constant(a->dtype(), {}) : b}));
   }
 
   void clipOrCast(Scope& s) {
     Tensor* t = any(s);
     const bool real = t->dtype() == options_.real;
-    const DType to = real ? options_.real : t->dtype() == DType::kInt32 && below(2) == 0 ? DType::kBool : options_.real;
+    const DType to = real                                           ? options_.real
+                     : t->dtype() == DType::kInt32 && below(2) == 0 ? DType::kBool
+                                                                    : options_.real;
     if (below(2) == 0) return result(s, make("cast", {t}, {Attr(to)}));
-    if (real) result(s, make("clip", {t}, below(2) == 0 ? std::vector<Attr>{Attr(-1.0), Attr(1.5)} : std::vector<Attr>{}));
+    if (real)
+      result(s, make("clip", {t},
+                     below(2) == 0 ? std::vector<Attr>{Attr(-1.0), Attr(1.5)} : std::vector<Attr>{}));
   }
 
-  static bool writable(const Scope& s, const Tensor* t) { return s.root.at(t)->kind() != ir::TensorKind::kConstant; }
+  static bool writable(const Scope& s, const Tensor* t) {
+    return s.root.at(t)->kind() != ir::TensorKind::kConstant;
+  }
 
   void writing(Scope& s) {
     Tensor* t = ofType(s, number());
     if (t == nullptr || !writable(s, t)) return;
     Shape joint;
     Tensor* x = pick(s, [&](const Tensor* u) {
-      return u->dtype() == t->dtype() && broadcastShapes(t->shape(), u->shape(), joint) && joint == t->shape();
+      return u->dtype() == t->dtype() && broadcastShapes(t->shape(), u->shape(), joint) &&
+             joint == t->shape();
     });
     if (x == nullptr || below(6) == 0) x = constant(t->dtype(), below(2) == 0 ? Shape{} : t->shape());
     const bool same = x->shape() == t->shape(), real = t->dtype() == options_.real;
     Tensor* out = nullptr;
     switch (below(8)) {
-      case 0: out = make("relu_", {t}); break;
-      case 1: out = make(real ? "swish_" : "relu_", {t}); break;
+      case 0:
+        out = make("relu_", {t});
+        break;
+      case 1:
+        out = make(real ? "swish_" : "relu_", {t});
+        break;
       case 2:
-      case 3: out = make("add_", {t, x}); break;
-      case 4: out = same ? make("copy_var_update_", {t, x}) : make("add_", {t, x}); break;
-      case 5: out = same && real ? make("accumulate_", {t, x, nullptr}, {Attr(std::string(below(2) == 0 ? "add" : "moving_average")), Attr(0.5)}) : make("relu_", {t}); break;
-      case 6: out = real ? make("accumulator_scale_", {t, nullptr}, {Attr(0.5)}) : make("add_", {t, x}); break;
-      default: return adam(s, t);
+      case 3:
+        out = make("add_", {t, x});
+        break;
+      case 4:
+        out = same ? make("copy_var_update_", {t, x}) : make("add_", {t, x});
+        break;
+      case 5:
+        out = same && real ? make("accumulate_", {t, x, nullptr},
+                                  {Attr(std::string(below(2) == 0 ? "add" : "moving_average")), Attr(0.5)})
+                           : make("relu_", {t});
+        break;
+      case 6:
+        out = real ? make("accumulator_scale_", {t, nullptr}, {Attr(0.5)}) : make("add_", {t, x});
+        break;
+      default:
+        return adam(s, t);
     }
     add(s, out, t);
   }
 
   void adam(Scope& s, Tensor* t) {
-    Tensor* step = pick(s, [&](const Tensor* u) { return u->rank() == 0 && u->dtype() == options_.real && writable(s, u); });
+    Tensor* step = pick(
+        s, [&](const Tensor* u) { return u->rank() == 0 && u->dtype() == options_.real && writable(s, u); });
     if (step == nullptr || t->dtype() != options_.real || s.root.at(step) == s.root.at(t)) return;
-    Tensor* ready = make("copy_var_update_", {step, make("clip", {make("abs", {step})}, {Attr(1.0), Attr(9.0)})});
+    Tensor* ready =
+        make("copy_var_update_", {step, make("clip", {make("abs", {step})}, {Attr(1.0), Attr(9.0)})});
     add(s, ready, step);
     if (below(2) == 0) t = make("mul", {t, make("sin", {ready})});
     Tensor* v = make("abs", {t});
@@ -347,7 +393,8 @@ class Generator {
     std::set<const Tensor*> written;
     for (const Tensor* in : g.inputs()) {
       Tensor* t = pick(s, [&](const Tensor* u) {
-        return u->dtype() == in->dtype() && u->shape() == in->shape() && (!in->byRef() || (writable(s, u) && !written.contains(s.root.at(u))));
+        return u->dtype() == in->dtype() && u->shape() == in->shape() &&
+               (!in->byRef() || (writable(s, u) && !written.contains(s.root.at(u))));
       });
       if (t == nullptr) {
         t = constant(in->dtype(), in->shape());
@@ -361,7 +408,8 @@ class Generator {
   }
 
   void control(Scope& s, int depth) {
-    if (graphs_.empty() || below(2) == 0) graphs_.push_back({&makeGraph(depth + 1, 1 + below(3), 2 + below(6)), depth + 1});
+    if (graphs_.empty() || below(2) == 0)
+      graphs_.push_back({&makeGraph(depth + 1, 1 + below(3), 2 + below(6)), depth + 1});
     const auto& [g, level] = graphs_[static_cast<size_t>(below(static_cast<int>(graphs_.size())))];
     Graph* callee = g;
     if (level <= depth) return;
@@ -369,7 +417,8 @@ class Generator {
       for (Tensor* t : makeAll("call", prepend(nullptr, operands(s, *callee)), {Attr(callee)})) result(s, t);
     } else if (below(2) == 0) {
       Graph& body = makeBody(depth + 1);
-      for (Tensor* t : makeAll("repeat", operands(s, body), {Attr(&body), Attr(int64_t{below(5)})})) result(s, t);
+      for (Tensor* t : makeAll("repeat", operands(s, body), {Attr(&body), Attr(int64_t{below(5)})}))
+        result(s, t);
     } else {
       conditional(s, *callee);
     }
@@ -382,7 +431,8 @@ class Generator {
 
   /// Both branches are one graph on other operands.
   void conditional(Scope& s, Graph& g) {
-    const bool byRef = std::any_of(g.inputs().begin(), g.inputs().end(), [](const Tensor* t) { return t->byRef(); });
+    const bool byRef =
+        std::any_of(g.inputs().begin(), g.inputs().end(), [](const Tensor* t) { return t->byRef(); });
     if (byRef) return;
     Tensor* c = condition(s, {});
     std::vector<Tensor*> all = prepend(c, operands(s, g));
@@ -405,7 +455,8 @@ class Generator {
     const int carried = below(inputs + 1);
     for (int i = 0; i < carried; ++i) {
       const Tensor* in = g.inputs()[static_cast<size_t>(i)];
-      Tensor* t = pick(s, [&](const Tensor* u) { return u->dtype() == in->dtype() && u->shape() == in->shape(); });
+      Tensor* t =
+          pick(s, [&](const Tensor* u) { return u->dtype() == in->dtype() && u->shape() == in->shape(); });
       if (t == nullptr || below(4) == 0) t = make("negate", {g.inputs()[static_cast<size_t>(i)]});
       g.addOutput(t);
     }
