@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,9 +69,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   /// Runs the main graph once. Error(kValue) when a stream that the program uses has no buffer or too few
-  /// transfers, or a buffer's stream is another Ir's. After an error while running (kNumeric, ...) further
-  /// runs are refused with Error(kDevice) until a variable was written: all then have the values from before
-  /// the failed run.
+  /// transfers, or a buffer's stream is another Ir's. A run that failed half way leaves no variable to trust:
+  /// reading one and further runs are refused with Error(kDevice) until all of them have been written again.
   void run(const HostBuffers& buffers = {});
 
   /// The present value of a variable or constant, one after the other where groups of replicas have their
@@ -97,12 +97,14 @@ class Session {
   std::string programText() const;
 
  private:
+  void fetch();
   int64_t count(const Tensor& t, std::optional<DType> dtype) const;
   void read(const Tensor& t, void* to);
   void write(const Tensor& t, std::optional<DType> dtype, const void* from, int64_t given);
 
   std::unique_ptr<exec::Session> session_;
   bool hostIsBehind_ = false;
+  std::set<std::string> lost_;  // variables that a failed run may have half changed
 };
 
 }  // namespace popxl

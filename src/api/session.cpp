@@ -54,8 +54,25 @@ void Session::run(const HostBuffers& buffers) {
     }
     given.push_back({e.stream.name(), e.data, e.tensors / replicas});
   }
+  if (!lost_.empty()) {
+    fail(ErrorKind::kDevice,
+         "the last run failed half way; write variable `{}` and all others again before the next run",
+         *lost_.begin());
+  }
   hostIsBehind_ = true;
-  session_->run(given);
+  try {
+    session_->run(given);
+  } catch (...) {
+    // Half way: the host has no newer values than those of its last read or write, which may be many runs
+    // old.
+    if (session_->failed()) {
+      for (const auto& [variable, offset] : session_->program().variableOffsets)
+        lost_.insert(variable->name());
+      if (lost_.empty()) session_->weightsFromHost();  // nothing to write: nothing is lost
+      hostIsBehind_ = false;
+    }
+    throw;
+  }
 }
 
 /// How many Ts, or bytes without a dtype, the host memory of a variable or constant holds.
@@ -69,11 +86,18 @@ int64_t Session::count(const Tensor& t, std::optional<DType> dtype) const {
   return t.get()->data()->size / (dtype ? sizeOf(t.dtype()) : 1);
 }
 
+/// Brings the host's memory of the variables up to date.
+void Session::fetch() {
+  if (hostIsBehind_) session_->weightsToHost();
+  hostIsBehind_ = false;
+}
+
 void Session::read(const Tensor& t, void* to) {
-  if (hostIsBehind_) {
-    session_->weightsToHost();
-    hostIsBehind_ = false;
+  if (lost_.contains(t.name())) {
+    fail(ErrorKind::kDevice, "variable `{}` may be half updated by the run that failed; write it first",
+         t.id());
   }
+  fetch();
   const ir::HostData& data = *t.get()->data();
   if (data.size > 0) std::memcpy(to, data.bytes, static_cast<size_t>(data.size));
 }
@@ -87,11 +111,11 @@ void Session::write(const Tensor& t, std::optional<DType> dtype, const void* fro
     fail(ErrorKind::kValue, "variable `{}` has {} {}, {} are given", t.id(), wanted,
          dtype ? "elements" : "bytes", given);
   }
-  if (hostIsBehind_) session_->weightsToHost();
-  hostIsBehind_ = false;
+  fetch();
   const ir::HostData& data = *t.get()->data();
   if (data.size > 0) std::memcpy(data.bytes, from, static_cast<size_t>(data.size));
-  session_->weightsFromHost();
+  lost_.erase(t.name());
+  if (lost_.empty()) session_->weightsFromHost();
 }
 
 MemoryReport Session::memory() const {

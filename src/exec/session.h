@@ -42,6 +42,8 @@ class Session {
   void attach();
   void detach();
   bool attached() const { return frame_ != nullptr; }
+  /// Whether the last run failed half way, so that the variables are not to be trusted.
+  bool failed() const { return failed_; }
 
   /// Variables from the Ir's host data to the session, and back. Error(kValue) when detached.
   void weightsFromHost();
