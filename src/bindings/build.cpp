@@ -30,8 +30,13 @@ ir::Op& makeOp(const char* name, nb::handle inputs, const nb::dict& attrs, bool 
   std::vector<ir::Tensor*> operands;
   for (nb::handle input : inputs) operands.push_back(toTensor(input));
   std::vector<std::string> names;
-  for (nb::handle given : outputNames)
+  for (nb::handle given : outputNames) {
+    if (!given.is_none() && !nb::isinstance<nb::str>(given)) {
+      fail(ErrorKind::kType, "the name of a tensor must be a string, not {}",
+           nb::cast<std::string>(nb::repr(given)));
+    }
     names.push_back(given.is_none() ? std::string() : nb::cast<std::string>(given));
+  }
   ir::Op* op = context.addOp(*def, std::move(operands), toAttrs(*def, attrs), userLocation(),
                              inplace || namedInplace, std::move(names));
   DebugInfo::addOp(*op);

@@ -20,7 +20,12 @@ int64_t toInt(nb::handle value) {
   // Also NumPy integers, which are no int but have __index__.
   const nb::object index = nb::steal(PyNumber_Index(value.ptr()));
   if (!index.is_valid()) throw nb::python_error();
-  return nb::cast<int64_t>(index);
+  int overflow = 0;
+  const int64_t out = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+  if (overflow != 0)
+    fail(ErrorKind::kValue, "{} does not fit into 64 bits", nb::cast<std::string>(nb::str(index)));
+  if (out == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return out;
 }
 
 double toFloat(nb::handle value) {
@@ -123,6 +128,9 @@ ir::Attr toAttr(nb::handle value, const ir::AttrDef& def) {
   try {
     return convert(value, def.type);
   } catch (nb::python_error& error) {
+    if (error.matches(PyExc_OverflowError)) {
+      fail(ErrorKind::kValue, "`{}` does not fit into {}", def.name, describe(def.type));
+    }
     if (!error.matches(PyExc_TypeError)) throw;
   } catch (const nb::cast_error&) {
   }

@@ -123,8 +123,19 @@ Val bound(Val x, double number, bool lower) {
   return x.constant(std::clamp(lower ? std::ceil(number) : std::floor(number), low, high));
 }
 
+/// NaN is no bound of integers: it has no integer next to it.
+void inferClip(const Op& op, Types& out) {
+  sameType(op, out);
+  if (isFloat(out.back().dtype)) return;
+  for (const char* name : {"min", "max"}) {
+    if (!std::isnan(op.attr<double>(name))) continue;
+    fail(ErrorKind::kValue, "`{}` is NaN, but {} has integers", name, describe(op, 0));
+  }
+}
+
 void clip(Defs& defs) {
   OpDef more;
+  more.infer = inferClip;
   more.attrs = {{"min", AttrType::kFloat, "Lower end of the range.", Attr(-kInfinity)},
                 {"max", AttrType::kFloat, "Upper end of the range.", Attr(kInfinity)}};
   addUnary(
@@ -156,8 +167,20 @@ void classification(Defs& defs) {
       [](ExprContext&, Val x) { return prim(Prim::kIsInf, real(x)); }, more)));
 }
 
+void inferIncrementMod(const Op& op, Types& out) {
+  sameType(op, out);
+  if (isFloat(out.back().dtype)) return;
+  for (const char* name : {"increment", "modulus"}) {
+    const double number = op.attr<double>(name);
+    if (std::trunc(number) == number && std::fabs(number) < 0x1p63) continue;
+    fail(ErrorKind::kValue, "`{}` is {}, but {} has integers: give an integer", name, number,
+         describe(op, 0));
+  }
+}
+
 void incrementMod(Defs& defs) {
   OpDef more = inplace();
+  more.infer = inferIncrementMod;
   more.attrs = {{"increment", AttrType::kFloat, "What is added."},
                 {"modulus", AttrType::kFloat, "The divisor."}};
   addUnary(

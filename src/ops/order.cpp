@@ -12,6 +12,14 @@ namespace popxl::ops {
 
 namespace {
 
+/// Error(kValue) for axes without elements: there is nothing to pick from.
+void requireElements(const Op& op, const std::vector<int64_t>& axes) {
+  for (const int64_t axis : axes) {
+    if (typeOf(op, 0).shape[static_cast<size_t>(axis)] > 0) continue;
+    fail(ErrorKind::kValue, "{} has no elements on axis {}, so there is none to pick", describe(op, 0), axis);
+  }
+}
+
 // --- argmax, argmin
 
 using ArgKernel = kernels::KernelPtr (*)(Layout, Layout, int64_t);
@@ -27,6 +35,7 @@ OpDef argReduce(const Names& names) {
                {"keepdim", AttrType::kBool, "Whether the axis stays with size 1.", Attr(false)}};
   def.infer = [](const Op& op, Types& out) {
     const int64_t axis = axisOf(op, op.input(0)->rank(), "dim");
+    requireElements(op, {axis});
     out.push_back({DType::kInt32, reducedShape(typeOf(op, 0).shape, {axis}, op.attr<bool>("keepdim")), {}});
   };
   def.stopsGradient = true;
@@ -165,6 +174,7 @@ void median(Defs& defs) {
   def.infer = [](const Op& op, Types& out) {
     const auto axes = reductionAxes(op, op.input(0)->rank());
     const Shape shape = reducedShape(typeOf(op, 0).shape, axes, op.attr<bool>("keepdims"));
+    requireElements(op, axes);
     out.push_back({typeOf(op, 0).dtype, shape, {}});
     out.push_back({DType::kInt32, shape, {}});
   };

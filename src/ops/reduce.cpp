@@ -111,6 +111,7 @@ void sums(Defs& defs) {
                    [](ExprContext&, Val dy, Val y) { return dy * exp(-y); });
   add<true, true>(defs, {"logsumexp", "ReduceLogSumExp", "Logarithm of the sum of exponentials over axes."},
                   Reduction::kLogSumExp, [](ExprContext&, Val dy, Val x, Val y) { return dy * exp(x - y); });
+  defs[defs.size() - 2].operands = {{"t", ir::kFloats}};  // exponentials of integers would not fit
 }
 
 void extrema(Defs& defs) {

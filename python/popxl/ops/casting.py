@@ -18,8 +18,10 @@ def cast(t: Tensor, data_type: dtypes.dtype) -> Tensor:
         A tensor named after `t` and the dtype.
 
     Raises:
-        TypeError: `data_type` is a float8 type; `pow2scale_cast_to_fp8` converts to these.
+        TypeError: `data_type` is a float8 type, to which `pow2scale_cast_to_fp8` converts, or no dtype.
     """
+    if not isinstance(data_type, dtypes.dtype):
+        raise TypeError(f"cast needs a dtype of this package, such as popxl.float32, not {data_type!r}.")
     if data_type in _FLOAT8:
         raise TypeError(
             f"cast can't convert to {data_type}; use pow2scale_cast_to_fp8 or pow2scale_cast_from_fp8."

@@ -211,5 +211,10 @@ def cumsum(t: Tensor, dim: Optional[int] = 0) -> Tensor:
 
     Returns:
         A tensor of the same shape.
+
+    Raises:
+        ValueError: There is no such axis.
     """
+    if not -t.rank <= dim < t.rank:
+        raise ValueError(f"dim {dim} is out of range for a tensor of rank {t.rank}.")
     return one("cumsum", (t, constant(dim, dtypes.int64, "dim")))
