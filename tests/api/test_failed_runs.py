@@ -78,7 +78,8 @@ def test_host_keeps_the_last_good_values():
             session.run({loop.source: ENTRIES})
         np.testing.assert_array_equal(session.get_tensor_data(loop.total), [7, 8])
         session.weights_to_host()
-        np.testing.assert_array_equal(session.get_tensors_data([loop.total, loop.other])[loop.total], [7, 8])
+        values = session.get_tensors_data([loop.total, loop.other])
+        np.testing.assert_array_equal(values[loop.total], [7, 8])
     np.testing.assert_array_equal(session.get_tensor_data(loop.total), [7, 8])
     with session, pytest.raises(Exception, match="source"):  # entering writes the variables
         session.run({loop.source: ENTRIES})
