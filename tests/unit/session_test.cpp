@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -264,6 +265,156 @@ TEST(Session, PlannedMemoryIsWhatIsTouched) {
   constexpr int64_t kPage = 4096;
   EXPECT_LE(session.touchedBytes(), planned.total());
   EXPECT_GE(session.touchedBytes() + 4 * kPage, planned.total());
+}
+
+TEST(Session, ResultDoesNotTakeOverMemoryThatItsStepWritesInPlace) {
+  Builder b;
+  Tensor* x = b.load("x", {2}, {1, 2});
+  Tensor* z = b.make("mul", {x, b.constant({}, {3.0f})});
+  b.make("add_", {x, z});  // nobody reads x again, but the step writes it
+  b.store("z", z);
+  b.run();
+  EXPECT_EQ(b.outputs["z"], (std::vector<float>{3, 6}));
+}
+
+TEST(Session, TwoInplaceUpdatesOfPartsOfOneMemoryBothHappen) {
+  Builder b;
+  Tensor* w = b.variable("w", {4}, {1, 2, 3, 4});
+  using Ints = std::vector<int64_t>;
+  Tensor* low = b.make("slice_", {w}, {Attr(Ints{0}), Attr(Ints{2})});
+  Tensor* high = b.make("slice_", {w}, {Attr(Ints{2}), Attr(Ints{4})});
+  Tensor* first = b.make("copy_var_update_", {low, b.constant({2}, {5, 6})});
+  b.make("copy_var_update_", {high, b.make("add", {first, b.constant({}, {2.0f})})});
+  b.run();
+  EXPECT_EQ(Builder::hostValues(w), (std::vector<float>{5, 6, 7, 8}));
+}
+
+TEST(Session, UpdateInPlaceFromAReversedViewOfTheSameMemory) {
+  Builder b;
+  Tensor* w = b.variable("w", {4}, {1, 2, 3, 4});
+  using Ints = std::vector<int64_t>;
+  Tensor* back = b.make("slice_", {w}, {Attr(Ints{3}), Attr(Ints{-5}), Attr(Ints{-1})});
+  b.make("copy_var_update_", {w, back});
+  b.run();
+  EXPECT_EQ(Builder::hostValues(w), (std::vector<float>{4, 3, 2, 1}));
+}
+
+TEST(Session, TimeStepIsCountedUpAfterWhatReadItBefore) {
+  Builder b;
+  Tensor* step = b.load("step", {}, {1.0f});
+  Tensor* m = b.make("mul", {step, b.constant({}, {2.0f})});
+  Tensor* v = b.make("mul", {m, m});
+  const std::vector<Attr> attrs = {Attr(std::string("adam")), {}, Attr(0.5), Attr(0.75), Attr(0.0)};
+  b.store("u", b.make("adam_updater", {m, v, nullptr, step, nullptr, nullptr, nullptr, nullptr}, attrs));
+  b.store("m", m);
+  b.run();
+  EXPECT_EQ(b.outputs["m"][0], 2.0f);
+  EXPECT_NEAR(b.outputs["u"][0], (2.0 / 0.75) / std::sqrt(4.0 / 0.4375), 1e-5);
+}
+
+TEST(Session, OperandByValueKeepsItsValueWhileTheSameMemoryGoesByReference) {
+  Builder b;
+  Graph& g = b.ir->createGraph("g");
+  Tensor* changed = g.addInput("changed", {DType::kFloat32, {2}, {}}, true);
+  Tensor* value = g.addInput("value", {DType::kFloat32, {2}, {}});
+  ir::Context::current().pushGraph(g);
+  b.make("relu_", {changed});
+  g.addOutput(b.make("add", {value, value}));
+  ir::Context::current().popGraph();
+  Tensor* x = b.load("x", {2}, {-1, 2});
+  b.store("y", b.make("call", {x, x}, {Attr(&g)}));
+  b.store("after", x);
+  b.run();
+  EXPECT_EQ(b.outputs["y"], (std::vector<float>{-2, 4}));
+  EXPECT_EQ(b.outputs["after"], (std::vector<float>{0, 2}));
+}
+
+TEST(Session, CalleeThatWritesItsCopyLeavesAViewOfTheOperandAlone) {
+  Builder b;
+  Graph& g = b.ir->createGraph("g");
+  Tensor* scratch = g.addInput("scratch", {DType::kFloat32, {2}, {}});
+  Tensor* value = g.addInput("value", {DType::kFloat32, {2, 1}, {}});
+  ir::Context::current().pushGraph(g);
+  b.make("relu_", {scratch});
+  g.addOutput(b.make("add", {value, value}));
+  ir::Context::current().popGraph();
+  Tensor* x = b.load("x", {2}, {-1, 2});
+  Tensor* view = b.make("reshape", {x}, {Attr(Shape{2, 1})});
+  b.store("y", b.make("call", {x, view}, {Attr(&g)}));
+  b.run();
+  EXPECT_EQ(b.outputs["y"], (std::vector<float>{-2, 4}));
+}
+
+TEST(Session, ReshapeOfRowsThatRunBackwards) {
+  Builder b;
+  Tensor* x = b.load("x", {2, 3}, {1, 2, 3, 4, 5, 6});
+  using Ints = std::vector<int64_t>;
+  Tensor* back = b.make("slice", {x}, {Attr(Ints{2}), Attr(Ints{-4}), Attr(Ints{-1}), Attr(Ints{1})});
+  b.store("y", b.make("reshape", {back}, {Attr(Shape{6})}));
+  b.run();
+  EXPECT_EQ(b.outputs["y"], (std::vector<float>{3, 2, 1, 6, 5, 4}));
+}
+
+/// The gradient of the sum of f's outputs for input x of f, all in float32.
+std::vector<float> gradientOfSum(Builder& b, Graph& f, const std::vector<Tensor*>& operands, const Tensor* x) {
+  const passes::GradInfo info = passes::autodiff(f).at(&f);
+  const auto results = b.makeAll("call", operands, {Attr(&f)});
+  const auto find = [](const std::vector<Tensor*>& list, const Tensor* t) {
+    return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
+  };
+  std::vector<Tensor*> inputs;
+  for (const passes::Connection& c : info.inputs) {
+    const size_t in = find(f.inputs(), c.fwd);
+    if (c.isGrad) {
+      inputs.push_back(b.constant(c.fwd->shape(), std::vector<float>(static_cast<size_t>(c.fwd->type().numElements()), 1)));
+    } else {
+      inputs.push_back(in < operands.size() ? operands[in] : results[find(f.outputs(), c.fwd)]);
+    }
+  }
+  const auto grads = b.makeAll("call", inputs, {Attr(info.graph)});
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (info.outputs[i].fwd == x) b.store("dx", grads[i]);
+  }
+  b.run();
+  return b.outputs["dx"];
+}
+
+TEST(Autodiff, TensorThatIsTwoOutputsOfACalledGraphGetsBothGradients) {
+  Builder b;
+  Graph& inner = b.ir->createGraph("inner");
+  Tensor* x = inner.addInput("x", {DType::kFloat32, {}, {}});
+  ir::Context::current().pushGraph(inner);
+  Tensor* y = b.make("mul", {x, x});
+  inner.addOutput(y);
+  inner.addOutput(y);
+  Graph& f = b.ir->createGraph("f");
+  Tensor* in = f.addInput("in", {DType::kFloat32, {}, {}});
+  ir::Context::current().pushGraph(f);
+  const auto both = b.makeAll("call", {in}, {Attr(&inner)});
+  f.addOutput(b.make("add", {b.make("mul", {both[0], b.constant({}, {2.0f})}), both[1]}));
+  ir::Context::current().popGraph();
+  ir::Context::current().popGraph();
+  EXPECT_EQ(gradientOfSum(b, f, {b.load("x", {}, {5.0f})}, in), std::vector<float>{30.0f});  // of 3 x^2
+}
+
+TEST(Autodiff, GraphCalledAtTwoLevelsIsDifferentiatedForBoth) {
+  Builder b;
+  const ir::TensorType scalar{DType::kFloat32, {}, {}};
+  Graph& product = b.ir->createGraph("product");
+  Tensor *p = product.addInput("p", scalar), *q = product.addInput("q", scalar);
+  ir::Context::current().pushGraph(product);
+  product.addOutput(b.make("mul", {p, q}));
+  Graph& square = b.ir->createGraph("square");
+  Tensor* u = square.addInput("u", scalar);
+  ir::Context::current().pushGraph(square);
+  square.addOutput(b.make("call", {u, u}, {Attr(&product)}));
+  Graph& f = b.ir->createGraph("f");
+  Tensor* x = f.addInput("x", scalar);
+  ir::Context::current().pushGraph(f);
+  Tensor* tripled = b.make("call", {x, b.constant({}, {3.0f})}, {Attr(&product)});  // needs the gradient of p alone
+  f.addOutput(b.make("call", {tripled}, {Attr(&square)}));
+  for (int i = 0; i < 3; ++i) ir::Context::current().popGraph();
+  EXPECT_EQ(gradientOfSum(b, f, {b.load("x", {}, {2.0f})}, x), std::vector<float>{36.0f});  // of 9 x^2
 }
 
 }  // namespace
