@@ -32,6 +32,7 @@ struct Group {
   std::map<int32_t, std::set<const ir::Tensor*>> reads;  // by buffer
   std::set<int32_t> owned;                               // buffers that it writes
   std::set<const ir::Tensor*> operands;
+  int64_t id = 0;
 };
 
 class Fuser {
@@ -60,7 +61,7 @@ class Fuser {
         addSingle(op);
       }
       while (alone_ && !open_.empty()) close(open_.begin());
-      closeFinished();
+      closeFinished(op);
     }
     while (!open_.empty()) close(open_.begin());
     return std::move(steps_);
@@ -89,18 +90,30 @@ class Fuser {
     for (const auto& [place, op] : g->ops) step.ops.push_back(op);
     steps_.push_back(std::move(step));
     for (const int32_t buffer : g->owned) ownerOf_.erase(buffer);
+    forgetReads(*g);
     open_.erase(g);
   }
 
   /// Groups whose results nothing to come will read cannot grow: run them now, so that their operands can
   /// die.
-  void closeFinished() {
-    for (auto g = open_.begin(); g != open_.end();) {
-      const auto next = std::next(g);
+  /// Only the groups that an op reads or joined can have become such.
+  void closeFinished(const ir::Op& op) {
+    const auto check = [&](const ir::Tensor* t) {
+      const auto g = t == nullptr ? open_.end() : owner(t);
+      if (g == open_.end()) return;
       const bool waits = std::any_of(g->values.begin(), g->values.end(),
-                                     [&](const ir::Tensor* t) { return pendingUses_[t] > 0; });
+                                     [&](const ir::Tensor* value) { return pendingUses_[value] > 0; });
       if (!waits) close(g);
-      g = next;
+    };
+    for (const ir::Tensor* t : op.inputs()) check(t);
+    for (const ir::Tensor* t : op.outputs()) check(t);
+  }
+
+  void forgetReads(const Group& g) {
+    for (const auto& [buffer, tensors] : g.reads) {
+      const auto readers = readersOf_.find(buffer);
+      readers->second.erase(g.id);
+      if (readers->second.empty()) readersOf_.erase(readers);
     }
   }
 
@@ -116,10 +129,10 @@ class Fuser {
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (op.input(i) == nullptr || !op.modifies(i)) continue;
       const int32_t buffer = storages_.at(op.input(i)).buffer;
-      for (auto g = open_.begin(); g != open_.end();) {
-        const auto next = std::next(g);
-        if (g != keep && g->reads.contains(buffer)) close(g);
-        g = next;
+      const auto readers = readersOf_.find(buffer);
+      if (readers == readersOf_.end()) continue;
+      for (const auto& [id, g] : std::map(readers->second)) {  // a copy: closing takes groups out
+        if (g != keep) close(g);
       }
     }
   }
@@ -191,7 +204,8 @@ class Fuser {
       target = open_.end();
     }
     closeReadersOfWritten(op, target);
-    if (target == open_.end()) target = open_.insert(open_.end(), Group{space, {}, {}, {}, {}, {}});
+    if (target == open_.end())
+      target = open_.insert(open_.end(), Group{space, {}, {}, {}, {}, {}, nextGroup_++});
     join(n, op, uses, target);
   }
 
@@ -204,8 +218,11 @@ class Fuser {
     into->ops.insert(into->ops.end(), from->ops.begin(), from->ops.end());
     into->values.insert(from->values.begin(), from->values.end());
     into->operands.insert(from->operands.begin(), from->operands.end());
-    for (const auto& [buffer, tensors] : from->reads)
+    for (const auto& [buffer, tensors] : from->reads) {
       into->reads[buffer].insert(tensors.begin(), tensors.end());
+      readersOf_[buffer].insert_or_assign(into->id, into);
+    }
+    forgetReads(*from);
     for (const int32_t buffer : from->owned) {
       into->owned.insert(buffer);
       ownerOf_[buffer] = into;
@@ -219,6 +236,7 @@ class Fuser {
       const ir::Tensor* t = op.input(i);
       if (t == nullptr || !(uses[i].value || uses[i].element) || g->values.contains(t)) continue;
       g->reads[storages_.at(t).buffer].insert(t);
+      readersOf_[storages_.at(t).buffer].insert_or_assign(g->id, g);
       g->operands.insert(t);
     }
     g->ops.emplace_back(n, &op);
@@ -242,7 +260,9 @@ class Fuser {
   std::unordered_map<const ir::Tensor*, int64_t> pendingUses_;
   const bool alone_ = fusionDisabled();
   Groups open_;
+  int64_t nextGroup_ = 0;
   std::map<int32_t, Groups::iterator> ownerOf_;
+  std::map<int32_t, std::map<int64_t, Groups::iterator>> readersOf_;  // of buffers, by group id
   std::vector<Step> steps_;
 };
 

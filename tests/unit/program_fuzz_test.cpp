@@ -126,7 +126,6 @@ class GradientProgram {
     const int inputs = 1 + g_.below(3);
     forward_ = &g_.makeGraph(0, inputs, 3 + g_.below(10));
     if (g_.below(3) == 0) forward_->addOutput(forward_->outputs().front());
-    outputs_ = forward_->outputs().size();
     ir::Context::current().pushGraph(g_.ir->mainGraph());
     info_ = passes::autodiff(*forward_).at(forward_);
     makeMain();
@@ -210,7 +209,6 @@ class GradientProgram {
 
   Generator g_;
   Graph* forward_ = nullptr;
-  size_t outputs_ = 0;
   passes::GradInfo info_;
   std::vector<std::vector<double>> inputs_;
   std::vector<std::pair<size_t, std::vector<double>>> seeds_;

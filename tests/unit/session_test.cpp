@@ -32,7 +32,8 @@ class Builder {
     ir::Context::current().popGraph();
   }
 
-  std::vector<Tensor*> makeAll(std::string_view name, std::vector<Tensor*> inputs, std::vector<Attr> attrs = {}) {
+  std::vector<Tensor*> makeAll(std::string_view name, std::vector<Tensor*> inputs,
+                               std::vector<Attr> attrs = {}) {
     bool inplace = false;
     const ir::OpDef* def = ops::table().find(name, &inplace);
     EXPECT_NE(def, nullptr) << name;
@@ -190,7 +191,8 @@ TEST(Session, GradientOfALinearLayerThroughACall) {
   ir::Context::current().pushGraph(g);
   g.addOutput(b.make("tanh", {b.make("add", {b.make("matmul", {x, w}), bias})}));
   ir::Context::current().popGraph();
-  const std::vector<float> xs = {0.1f, -0.2f, 0.3f, 0.4f, 0.5f, -0.6f}, ws = {0.5f, -0.25f, 0.75f, 0.1f, -0.3f, 0.2f};
+  const std::vector<float> xs = {0.1f, -0.2f, 0.3f, 0.4f, 0.5f, -0.6f},
+                           ws = {0.5f, -0.25f, 0.75f, 0.1f, -0.3f, 0.2f};
   Tensor* xv = b.variable("xv", {2, 3}, xs);
   Tensor* wv = b.variable("wv", {3, 2}, ws);
   Tensor* bv = b.variable("bv", {2}, {0.05f, -0.05f});
@@ -198,7 +200,9 @@ TEST(Session, GradientOfALinearLayerThroughACall) {
   const passes::GradInfo info = passes::autodiff(g).at(&g);
   std::vector<Tensor*> inputs;
   for (const passes::Connection& c : info.inputs) {
-    const auto at = [&](const std::vector<Tensor*>& list) { return std::find(list.begin(), list.end(), c.fwd) - list.begin(); };
+    const auto at = [&](const std::vector<Tensor*>& list) {
+      return std::find(list.begin(), list.end(), c.fwd) - list.begin();
+    };
     if (c.isGrad) {
       inputs.push_back(b.constant({2, 2}, {1, 1, 1, 1}));
     } else if (const auto i = at(g.inputs()); i < std::ssize(g.inputs())) {
@@ -216,7 +220,8 @@ TEST(Session, GradientOfALinearLayerThroughACall) {
     for (int r = 0; r < 2; ++r) {
       for (int c = 0; c < 2; ++c) {
         double z = p[static_cast<size_t>(12 + c)];
-        for (int k = 0; k < 3; ++k) z += p[static_cast<size_t>(r * 3 + k)] * p[static_cast<size_t>(6 + k * 2 + c)];
+        for (int k = 0; k < 3; ++k)
+          z += p[static_cast<size_t>(r * 3 + k)] * p[static_cast<size_t>(6 + k * 2 + c)];
         sum += std::tanh(z);
       }
     }
@@ -356,7 +361,8 @@ TEST(Session, ReshapeOfRowsThatRunBackwards) {
 }
 
 /// The gradient of the sum of f's outputs for input x of f, all in float32.
-std::vector<float> gradientOfSum(Builder& b, Graph& f, const std::vector<Tensor*>& operands, const Tensor* x) {
+std::vector<float> gradientOfSum(Builder& b, Graph& f, const std::vector<Tensor*>& operands,
+                                 const Tensor* x) {
   const passes::GradInfo info = passes::autodiff(f).at(&f);
   const auto results = b.makeAll("call", operands, {Attr(&f)});
   const auto find = [](const std::vector<Tensor*>& list, const Tensor* t) {
@@ -366,7 +372,8 @@ std::vector<float> gradientOfSum(Builder& b, Graph& f, const std::vector<Tensor*
   for (const passes::Connection& c : info.inputs) {
     const size_t in = find(f.inputs(), c.fwd);
     if (c.isGrad) {
-      inputs.push_back(b.constant(c.fwd->shape(), std::vector<float>(static_cast<size_t>(c.fwd->type().numElements()), 1)));
+      inputs.push_back(b.constant(c.fwd->shape(),
+                                  std::vector<float>(static_cast<size_t>(c.fwd->type().numElements()), 1)));
     } else {
       inputs.push_back(in < operands.size() ? operands[in] : results[find(f.outputs(), c.fwd)]);
     }
@@ -411,7 +418,8 @@ TEST(Autodiff, GraphCalledAtTwoLevelsIsDifferentiatedForBoth) {
   Graph& f = b.ir->createGraph("f");
   Tensor* x = f.addInput("x", scalar);
   ir::Context::current().pushGraph(f);
-  Tensor* tripled = b.make("call", {x, b.constant({}, {3.0f})}, {Attr(&product)});  // needs the gradient of p alone
+  Tensor* tripled =
+      b.make("call", {x, b.constant({}, {3.0f})}, {Attr(&product)});  // needs the gradient of p alone
   f.addOutput(b.make("call", {tripled}, {Attr(&square)}));
   for (int i = 0; i < 3; ++i) ir::Context::current().popGraph();
   EXPECT_EQ(gradientOfSum(b, f, {b.load("x", {}, {2.0f})}, x), std::vector<float>{36.0f});  // of 9 x^2
