@@ -22,6 +22,11 @@ std::vector<Attr> initAttrs(const ir::OpDef& init, const ir::TensorType& type) {
   return attrs;
 }
 
+/// Not so for the negative sizes that inference may give: nothing can be made of that shape.
+bool canBeFilled(const Shape& shape) {
+  return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
+}
+
 /// Makes the adds; the last one's result is the sum.
 Op* addChain(Graph& graph, const Op& sum, const std::vector<Tensor*>& order) {
   const auto& table = graph.ir().table();
@@ -43,7 +48,8 @@ Op* addChain(Graph& graph, const Op& sum, const std::vector<Tensor*>& order) {
 bool decomposeSum(Graph& graph) {
   std::vector<Op*> sums;
   for (Op* op : graph.ops()) {
-    if (op->def().name == kSum && op->inputs().size() > 2) sums.push_back(op);
+    if (op->def().name == kSum && op->inputs().size() > 2 && canBeFilled(op->output()->shape()))
+      sums.push_back(op);
   }
   if (sums.empty()) return false;
   std::unordered_map<const Op*, std::vector<Op*>> followers;

@@ -11,6 +11,7 @@
 
 #include "ir/verify.h"
 #include "ir_testing.h"
+#include "passes/pass_runner.h"
 #include "popxl/error.h"
 
 namespace popxl::ir {
@@ -124,7 +125,8 @@ class Drawer {
     for (size_t i = below(random_, 3); i > 0; --i) request.outputNames.push_back(name());
     request.settings.ipu = static_cast<int32_t>(below(random_, 3)) - 1;
     if (chance(random_, 4)) request.settings.tileSet = static_cast<TileSet>(below(random_, 3));
-    if (chance(random_, 9)) request.settings.context = static_cast<ExecutionContext>(below(random_, 4));
+    if (chance(random_, contextOdds_))
+      request.settings.context = static_cast<ExecutionContext>(below(random_, 4));
     if (chance(random_, 4)) request.settings.scope = intern(name());
     request.loc = loc();
     const std::string before = chance(random_, 20) ? print(*program_) : "";
@@ -188,6 +190,7 @@ class Drawer {
   }
 
   Random random_;
+  size_t contextOdds_ = chance(random_, 2) ? 9 : 1000;
   std::shared_ptr<Ir> program_;
   std::vector<Graph*> finished_;  // those that may be called: nothing is added to them later
 };
@@ -218,6 +221,36 @@ void checkRoundTrip(uint64_t seed) {
   ASSERT_EQ(print(*program->clone()), text);
   for (const Graph* graph : program->graphs()) {
     EXPECT_EQ(scheduleOf(*back->findGraph(graph->id())), scheduleOf(*graph)) << text;
+  }
+}
+
+/// Whether data and orders agree with the execution contexts that were drawn.
+bool canRun(const Graph& graph) {
+  const auto ids = scheduleOf(graph);
+  const auto place = [&](const Op* op) { return std::find(ids.begin(), ids.end(), op->id()); };
+  return std::all_of(graph.ops().begin(), graph.ops().end(), [&](const Op* op) {
+    const auto before = [&](const Op* other) { return other == nullptr || place(other) < place(op); };
+    return place(op) != ids.end() && std::all_of(op->after().begin(), op->after().end(), before) &&
+           std::all_of(op->inputs().begin(), op->inputs().end(),
+                       [&](const Tensor* t) { return t == nullptr || before(t->producer()); });
+  });
+}
+
+/// runPass verifies what a pass leaves; it must also read back.
+void checkPasses(uint64_t seed) {
+  SCOPED_TRACE("POPXL_FUZZ_SEED=" + std::to_string(seed));
+  const auto program = Drawer(seed).draw();
+  for (const Graph* graph : program->graphs()) {
+    if (!canRun(*graph)) return;
+  }
+  for (const passes::Pass& pass : passes::allPasses()) {
+    const auto copy = program->clone();
+    const std::string before = print(*copy);
+    const bool changed = passes::runPass(pass, *copy);
+    const std::string after = print(*copy);
+    EXPECT_EQ(changed, before != after) << pass.name;
+    EXPECT_EQ(print(*parsed(after)), after) << pass.name;
+    EXPECT_FALSE(pass.run(*copy)) << pass.name << " finds more to do the second time\n" << after;
   }
 }
 
@@ -281,6 +314,11 @@ std::pair<uint64_t, uint64_t> seeds(size_t fallback) {
 TEST(RoundTripFuzz, RandomPrograms) {
   const auto [first, end] = seeds(300);
   for (uint64_t seed = first; seed < end && !HasFailure(); ++seed) checkRoundTrip(seed);
+}
+
+TEST(RoundTripFuzz, PassesLeaveSoundPrograms) {
+  const auto [first, end] = seeds(200);
+  for (uint64_t seed = first; seed < end && !HasFailure(); ++seed) checkPasses(seed);
 }
 
 TEST(RoundTripFuzz, DrawsMostOpsOfTheTable) {
