@@ -27,7 +27,8 @@ def adds_per_second(count: int) -> float:
 
 def cpp_adds_per_second(folder: pathlib.Path) -> dict[int, float]:
     """The same from C++, by the length of the chain."""
-    command = [folder / "bench_ir_build", "--benchmark_filter=addChain/", "--benchmark_format=json", "--benchmark_min_time=0.2"]
+    options = ["--benchmark_filter=addChain/", "--benchmark_format=json", "--benchmark_min_time=0.2"]
+    command = [folder / "bench_ir_build", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = json.loads(done.stdout)["benchmarks"]
     return {int(r["name"].split("/")[1]): r["items_per_second"] for r in rows if "items_per_second" in r}
