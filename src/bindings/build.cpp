@@ -9,7 +9,7 @@ namespace {
 
 std::vector<ir::Attr> toAttrs(const ir::OpDef& def, const nb::dict& given) {
   std::vector<ir::Attr> attrs;
-  if (given.size() == 0) return attrs;
+  if (given.empty()) return attrs;
   attrs.resize(def.attrs.size());
   for (const auto& [name, value] : given) {
     const int32_t index = def.attrIndex(nb::cast<std::string>(name));

@@ -84,6 +84,11 @@ const char* describe(ir::AttrType type) {
   return "";
 }
 
+[[noreturn]] void failType(nb::handle value, const ir::AttrDef& def) {
+  fail(ErrorKind::kType, "`{}` must be {}, not a value of type {}", def.name, describe(def.type),
+       typeName(value));
+}
+
 }  // namespace
 
 ir::Tensor* toTensor(nb::handle value) {
@@ -133,9 +138,9 @@ ir::Attr toAttr(nb::handle value, const ir::AttrDef& def) {
     }
     if (!error.matches(PyExc_TypeError)) throw;
   } catch (const nb::cast_error&) {
+    failType(value, def);
   }
-  fail(ErrorKind::kType, "`{}` must be {}, not a value of type {}", def.name, describe(def.type),
-       typeName(value));
+  failType(value, def);
 }
 
 nb::object fromAttr(const ir::Attr& attr) {
