@@ -5,23 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/dtype_set.h"
 #include "ir/types.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel.h"
 
 namespace popxl::ir {
-
-/// A set of dtypes, as a bit mask.
-using DTypes = uint32_t;
-constexpr DTypes bit(DType t) { return DTypes{1} << static_cast<int>(t); }
-inline constexpr DTypes kFloats = bit(DType::kFloat16) | bit(DType::kFloat32) | bit(DType::kFloat64);
-inline constexpr DTypes kFloat8s = bit(DType::kFloat8_143) | bit(DType::kFloat8_152);
-inline constexpr DTypes kInts = bit(DType::kInt8) | bit(DType::kInt16) | bit(DType::kInt32) |
-                                bit(DType::kInt64) | bit(DType::kUInt8) | bit(DType::kUInt16) |
-                                bit(DType::kUInt32) | bit(DType::kUInt64);
-inline constexpr DTypes kBools = bit(DType::kBool);
-inline constexpr DTypes kNumeric = kFloats | kInts;
-inline constexpr DTypes kAny = (DTypes{1} << kNumDTypes) - 1;
 
 enum class Arity : uint8_t { kOne, kOptional, kVariadic };
 
@@ -51,9 +40,8 @@ struct Alias {
   int32_t output, input;
 };
 
-/// Shape and dtype inference: reads op.inputs() and attributes, appends one type per output. Throws
-/// Error(kGraph) or the contract's kind; the builder adds op name and user's line. The op is not yet part of
-/// a graph.
+/// Shape and dtype inference: reads op.inputs() and attributes, appends one type per output. Throws Error;
+/// the builder adds the op's name and the user's line. The op is not yet part of a graph.
 using InferFn = void (*)(const Op& op, std::vector<TensorType>& out);
 
 class GradContext;
@@ -113,9 +101,8 @@ struct OpDef {
   std::vector<AttrDef> attrs = {};
   std::vector<ResultDef> results = {{"out"}};
   InferFn infer = nullptr;
-  GradFn grad = nullptr;  ///< null: an error when a gradient has to pass, unless it stops here
-  bool stopsGradient =
-      false;  ///< the result does not depend smoothly on the operands, or is meant as a constant
+  GradFn grad = nullptr;       ///< null: an error when a gradient has to pass, unless it stops here
+  bool stopsGradient = false;  ///< the result is not smooth in the operands, or is meant as a constant
   Visibility visibility = Visibility::kPublic;
 
   // In-place use: `name_` in the text; its type defaults to type + "Inplace".
@@ -124,9 +111,8 @@ struct OpDef {
   bool inplaceModifies = true;             ///< false for views: aliases without writing
   bool alwaysInplace = false;              ///< var updates: the op exists only in place
   std::vector<int32_t> alsoModifies = {};  ///< further operands that every use writes (a step counter, ...)
-  UpdateFn update = nullptr;  ///< what their elements become before the op's own arithmetic reads them
-  bool inplaceCopies =
-      false;  ///< the in-place result is an alias to the ambiguity check, but memory of its own
+  UpdateFn update = nullptr;   ///< what their elements become before the op's own arithmetic reads them
+  bool inplaceCopies = false;  ///< the result is an alias to the ambiguity check, but memory of its own
 
   // Effects.
   bool random = false;      ///< a pure function of its seed operand, but never merged
