@@ -101,7 +101,9 @@ void cutTiles(MatmulPlan& p) {
     p.tileM = std::min(p.tileM, kPanelTile);
     p.tileN = std::min(p.tileN, kPanelTile);
   }
-  const double each = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  // A thin product is bound by what it reads: an element counts as eight operations.
+  const double each = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) +
+                      8.0 * (static_cast<double>(p.m + p.n) * static_cast<double>(p.k));
   const double all = each * static_cast<double>(p.batches);
   if (all < kSerialFlops) {
     p.batchesPerChunk = std::max<int64_t>(p.batches, 1);

@@ -83,7 +83,7 @@ void checkValues(const ConvSpec& spec, const std::array<size_t, 3>& roles, const
       ASSERT_EQ(getInt(result, at), wrapTo(result.layout.dtype, whole[i])) << "at " << i;
     } else {
       const double expected = std::ldexp(sums[i], scale);
-      const double tolerance = toleranceOf(a.layout.dtype, result.layout.dtype, terms[i], expected);
+      const double tolerance = toleranceOf(a.layout, b.layout, result.layout.dtype, terms[i], expected);
       ASSERT_NEAR(get(result, at), expected, tolerance * std::ldexp(1.0, std::max(scale, 0))) << "at " << i;
     }
   }
