@@ -17,7 +17,7 @@ struct MemoryReport {
   int64_t frameBytes = 0;     ///< activations and temporaries: the planned peak
   int64_t variableBytes = 0;  ///< over all replicas of this process
   int64_t constantBytes = 0;
-  int64_t liveLowerBound = 0; ///< what no plan of the frame can go below
+  int64_t liveLowerBound = 0;  ///< what no plan of the frame can go below
   int64_t total() const { return frameBytes + variableBytes + constantBytes; }
 };
 
@@ -38,7 +38,8 @@ class Session {
   std::shared_ptr<ir::Ir> compiledIr() const { return program_->ir; }
   const compile::Program& program() const { return *program_; }
 
-  /// While attached a session owns its memory and can run. Attaching twice or detaching twice changes nothing.
+  /// While attached a session owns its memory and can run. Attaching twice or detaching twice changes
+  /// nothing.
   void attach();
   void detach();
   bool attached() const { return frame_ != nullptr; }
@@ -49,8 +50,9 @@ class Session {
   void weightsFromHost();
   void weightsToHost();
 
-  /// Runs the main graph once. Every stream that the program uses must have a buffer; others are ignored. On an Error while
-  /// running, further runs are refused until weightsFromHost. Error(kValue) for missing streams or when detached.
+  /// Runs the main graph once. Every stream that the program uses must have a buffer; others are ignored. On
+  /// an Error while running, further runs are refused until weightsFromHost. Error(kValue) for missing
+  /// streams or when detached.
   void run(std::span<const StreamBuffer> buffers);
 
   /// Known before running; what attached sessions take.
