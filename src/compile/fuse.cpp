@@ -191,12 +191,11 @@ class Fuser {
       if (op.input(i) == nullptr || !touched) continue;
       const auto g = owner(op.input(i));
       if (g == open_.end() || g == target) continue;
-      if (!fits(op, space, uses, *g)) {
+      const bool first = target == open_.end();
+      if (!fits(op, space, uses, *g) || (!first && !merge(target, g))) {
         close(g);
-      } else if (target == open_.end()) {
+      } else if (first) {
         target = g;
-      } else if (!merge(target, g)) {
-        close(g);
       }
     }
     if (target != open_.end() && !fits(op, space, uses, *target)) {
