@@ -21,6 +21,8 @@ class InferenceSession:
     _compiled_for: Tuple[str, int]
     _engine: Optional["_core.Session"]
     _host_is_behind: bool
+    #: A run failed half way and the host's values are older than those that it began with.
+    _is_lost: bool
 
     @classmethod
     def fromIr(cls, ir: "_core.Ir", deviceInfo: DeviceInfo) -> "InferenceSession":
@@ -36,6 +38,7 @@ class InferenceSession:
         self._compiled_for = (deviceInfo._kind, deviceInfo.numIpus)
         self._engine = None
         self._host_is_behind = False
+        self._is_lost = False
         return self
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
@@ -83,11 +86,21 @@ class InferenceSession:
         engine = self._ready()
         _core.log_debug("Writing weights from host, ")
         engine.weights_from_host()
-        self._host_is_behind = False
+        self._host_is_behind = self._is_lost = False
         _core.log_debug("Writing weights from host complete.")
 
     def weightsToHost(self) -> None:
-        """Copies the variables to the host."""
+        """Copies the variables to the host.
+
+        Raises:
+            popart_runtime_error: A run failed half way, and the host's values are older than that run.
+        """
+        if self._is_lost:
+            raise _core.popart_runtime_error(
+                "The values of the variables are lost: a run failed half way, and the host's are older than those "
+                "that it began with. Write all variables (write_variables_data), or go on with the host's "
+                "(weights_from_host)."
+            )
         engine = self._ready()
         _core.log_debug("Writing weights to host")
         engine.weights_to_host()
@@ -121,7 +134,12 @@ class InferenceSession:
             if used is not array and stream in stepio.outputs:
                 copied.append((array, used))
             buffers.append((stream, used, entries))
-        self._ready().run(buffers)
+        engine = self._ready()
+        try:
+            engine.run(buffers)
+        except BaseException:
+            self._is_lost = engine.failed and self._host_is_behind
+            raise
         self._host_is_behind = True
         for array, used in copied:
             array[...] = used

@@ -835,6 +835,10 @@ class Session:
     @property
     def attached(self) -> bool: ...
 
+    @property
+    def failed(self) -> bool:
+        """Whether the last run failed half way."""
+
     def weights_from_host(self) -> None: ...
 
     def weights_to_host(self) -> None: ...

@@ -281,6 +281,7 @@ class Session:
 
         Raises:
             TypeError: One is neither.
+            popart_runtime_error: The values are lost with a run that failed half way.
         """
         tensors = list(tensors)
         for tensor in tensors:
@@ -327,9 +328,11 @@ class Session:
             ValueError: A shape differs, or the variable is over a read-only `np.memmap`. Nothing has changed
                 then.
             NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
+            popart_runtime_error: The values of the other variables are lost with a run that failed half way.
         """
         arrays = {tensor: _checked_value(tensor, data) for tensor, data in tensors.items()}
-        if arrays and self.is_attached and self._host_is_behind:
+        writes_all = set(arrays) >= set(self._user_ir.main_graph.variables)
+        if arrays and self.is_attached and self._host_is_behind and not writes_all:
             self.weights_to_host()  # the variables that are not written keep what the device has
         for tensor, array in arrays.items():
             _popxl_to_numpy(tensor)[...] = array

@@ -38,6 +38,7 @@ void bindSession(nb::module_& m) {
       .def("attach", &Session::attach, release)
       .def("detach", &Session::detach, release)
       .def_prop_ro("attached", &Session::attached)
+      .def_prop_ro("failed", &Session::failed, "Whether the last run failed half way.")
       .def("weights_from_host", &Session::weightsFromHost, release)
       .def("weights_to_host", &Session::weightsToHost, release)
       .def("run", &run, nb::arg("buffers"),

@@ -86,6 +86,48 @@ def test_host_keeps_the_last_good_values():
     np.testing.assert_array_equal(session.get_tensor_data(loop.total), [7, 8])
 
 
+def test_values_of_earlier_good_runs_are_not_given_back_stale():
+    """The host has the values of before the good run; the failed one has spoilt the device's."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        source = popxl.h2d_stream((), popxl.float32, "source")
+        fails = popxl.h2d_stream((), popxl.bool, "fails")
+        total = popxl.variable(np.float32(0), name="total")
+        other = popxl.variable(np.float32(1), name="other")
+        var_updates.accumulate_(total, ops.host_load(source))
+
+        def once_more() -> popxl.Tensor:
+            return ops.host_load(source)
+
+        def zero() -> popxl.Tensor:
+            return popxl.constant(0.0)
+
+        branches = ir.create_graph(once_more), ir.create_graph(zero)
+        sink = popxl.d2h_stream((), popxl.float32, "sink")
+        ops.host_store(sink, ops.conditional(ops.host_load(fails), *branches)[0])
+    session = popxl.Session(ir, "cpu")
+    with pytest.raises(popart.popart_runtime_error, match="are lost"), session:
+        session.run({source: np.float32(5), fails: False})
+        with pytest.raises(ValueError, match="source"):
+            session.run({source: np.float32(5), fails: True})
+        for use in (
+            lambda: session.get_tensor_data(total),
+            lambda: session.write_variable_data(total, np.float32(2)),
+            session.weights_to_host,
+        ):
+            with pytest.raises(popart.popart_runtime_error, match="are lost"):
+                use()
+        # Leaving says it too: nothing is silently lost.
+    with session:
+        session.run({source: np.float32(5), fails: False})
+        with pytest.raises(ValueError, match="source"):
+            session.run({source: np.float32(5), fails: True})
+        session.write_variables_data({total: np.float32(2), other: np.float32(3)})
+        session.run({source: np.float32(5), fails: False})
+        assert session.get_tensor_data(total) == 7
+        assert session.get_tensor_data(other) == 3
+
+
 def test_another_session_is_not_affected():
     loop = failing()
     bad = popxl.Session(loop.ir, "cpu")
