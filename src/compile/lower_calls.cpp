@@ -106,12 +106,20 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
   const int32_t code = context_.codeOf.at(&body);
   const int64_t count = op.attr<int64_t>("repeat_count");
   const size_t carried = body.outputs().size();
-  std::vector<Ref> inputs(op.inputs().size()), finals, others;
+  std::vector<Ref> inputs(op.inputs().size()), finals, others, freshRefs;
+  std::vector<RunRepeat::Fresh> fresh;
   std::vector<size_t> operands, copyBack;
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     operands.push_back(i);
     if (i >= carried) {
       inputs[i] = argument(op, i, body, i, copyBack);
+      if (inputs[i].buffer >= 0 && !op.modifies(i) && writesInput(body.inputs()[i])) {
+        const int64_t bytes = op.input(i)->type().bytes();
+        freshRefs.push_back(inputs[i]);
+        inputs[i] = temporary(bytes);
+        freshRefs.push_back(inputs[i]);
+        fresh.push_back({{}, {}, bytes});
+      }
       continue;
     }
     finals.push_back(refOf(op.output(i)));
@@ -121,6 +129,7 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
   std::vector<Ref> refs = inputs;
   refs.insert(refs.end(), finals.begin(), finals.end());
   refs.insert(refs.end(), others.begin(), others.end());
+  refs.insert(refs.end(), freshRefs.begin(), freshRefs.end());
   refs.push_back(temporary(context_.codes[static_cast<size_t>(code)].frameBytes));
   refs.push_back(temporary(static_cast<int64_t>((inputs.size() + carried) * sizeof(std::byte*))));
   Instruction instruction;
@@ -130,6 +139,7 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
                                std::vector<Address>(inputs.size()),
                                std::vector<Address>(carried),
                                std::vector<Address>(carried),
+                               std::move(fresh),
                                0,
                                0};
   emit(std::move(instruction), std::move(refs));

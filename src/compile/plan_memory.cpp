@@ -83,6 +83,10 @@ void GraphLowering::patch(Draft& draft, const std::vector<int64_t>& offsets) {
     takeAll(repeat->inputs);
     takeAll(repeat->finals);
     takeAll(repeat->others);
+    for (RunRepeat::Fresh& f : repeat->fresh) {
+      f.from = take();
+      f.to = take();
+    }
     repeat->frame = take().offset;
     repeat->table = take().offset;
   } else if (auto* conditional = std::get_if<RunConditional>(&what)) {

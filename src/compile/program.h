@@ -49,6 +49,12 @@ struct RunRepeat {
   std::vector<Address> inputs;  ///< of the body; those of carried values are not used
   std::vector<Address> finals;  ///< one per carried value
   std::vector<Address> others;  ///< the second buffer of each
+  /// Inputs that are the same in every iteration though the body writes them: copied anew before each.
+  struct Fresh {
+    Address from, to;
+    int64_t bytes;
+  };
+  std::vector<Fresh> fresh;
   int64_t frame, table;
 };
 

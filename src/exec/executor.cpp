@@ -80,6 +80,10 @@ void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std
       table[i] = writesFinal ? other : final;
       table[inputs + i] = writesFinal ? final : other;
     }
+    for (const auto& fresh : repeat.fresh) {
+      std::memcpy(pointer(fresh.to, frame, arguments), pointer(fresh.from, frame, arguments),
+                  static_cast<size_t>(fresh.bytes));
+    }
     runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
   }
 }

@@ -167,7 +167,12 @@ class Interpreter {
       results = runCallee(*g, inputs);
     } else {
       for (size_t i = 0; i < carried; ++i) results.push_back(read(inputs[i]));
+      std::vector<Values> given;
+      for (const Cells& input : inputs) given.push_back(read(input));
       for (int64_t k = 0; k < op.attr<int64_t>("repeat_count"); ++k) {
+        for (size_t i = carried; i < inputs.size(); ++i) {
+          if (!g->inputs()[i]->byRef()) inputs[i] = fresh(given[i]);  // the same in every iteration
+        }
         results = runCallee(*g, inputs);
         for (size_t i = 0; i < carried; ++i) inputs[i] = fresh(results[i]);
       }
