@@ -7,6 +7,7 @@
 namespace popxl::analysis {
 
 algo::Dag dependences(const ir::Graph& graph) {
+  graph.checkContexts();  // against the order of the contexts data would make a cycle
   const auto n = static_cast<int32_t>(graph.ops().size());
   std::unordered_map<const ir::Op*, int32_t> index;
   for (int32_t i = 0; i < n; ++i) index.emplace(graph.ops()[static_cast<size_t>(i)], i);

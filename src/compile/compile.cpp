@@ -4,6 +4,7 @@
 
 #include "algo/offsets.h"
 #include "analysis/ambiguity.h"
+#include "analysis/calls.h"
 #include "analysis/live.h"
 #include "base/logging.h"
 #include "compile/group_expr.h"
@@ -62,7 +63,8 @@ int64_t constantBytes(const std::vector<const ir::Graph*>& graphs) {
 }  // namespace
 
 std::shared_ptr<const Program> compile(const ir::Ir& ir) {
-  // The check sees the program as its author wrote it; the rest works on a copy that may be rewritten.
+  // The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
+  analysis::checkCalls(ir);
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();

@@ -78,6 +78,8 @@ class Graph {
 
   bool canBeDifferentiated() const { return canBeDifferentiated_; }
   void setCanBeDifferentiated(bool value) { canBeDifferentiated_ = value; }
+  /// Error(kGraph) when data flows from an op to one of an earlier execution context.
+  void checkContexts() const;
   /// The order in which ops run: dependences, ordering constraints, execution contexts, then least liveness.
   std::vector<Op*> schedule() const;
 

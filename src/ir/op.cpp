@@ -36,6 +36,11 @@ Tensor* Op::addOutput(std::string name, TensorType type) {
   return t;
 }
 
+void Op::removeLastOutput() {
+  graph_->eraseTensor(outputs_.back());
+  outputs_.pop_back();
+}
+
 const Attr& Op::attrValue(std::string_view name) const {
   const int32_t index = def_->attrIndex(name);
   POPXL_ASSERT(index >= 0, "op {} has no attribute {}", def_->name, name);

@@ -35,6 +35,8 @@ class Op {
   void setInput(size_t i, Tensor* t);
   /// Adds one more result (a call whose callee gained an output).
   Tensor* addOutput(std::string name, TensorType type);
+  /// Takes back the last result that addOutput gave; nothing may use it.
+  void removeLastOutput();
   /// Adds one more operand at the end (a call whose callee gained an input).
   void addInput(Tensor* t);
 

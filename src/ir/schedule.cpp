@@ -103,7 +103,22 @@ class ContextProblem {
 
 }  // namespace
 
+void Graph::checkContexts() const {
+  for (const Op* op : ops_) {
+    for (const Tensor* t : op->inputs()) {
+      const Op* producer = t == nullptr ? nullptr : t->producer();
+      if (producer == nullptr || producer->settings().context <= op->settings().context) continue;
+      fail(ErrorKind::kGraph,
+           "graph `{}` can't be ordered: `{}` at {} runs in an earlier execution context than `{}` at {}, "
+           "whose "
+           "result `{}` it reads; make both in one context",
+           displayName(), op->name(), op->loc().str(), producer->name(), producer->loc().str(), t->id());
+    }
+  }
+}
+
 std::vector<Op*> Graph::schedule() const {
+  checkContexts();
   std::vector<Op*> out;
   out.reserve(ops_.size());
   for (const auto context : {ExecutionContext::kWeightsFromHost, ExecutionContext::kNormal,

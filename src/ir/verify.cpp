@@ -226,7 +226,9 @@ void noRecursion(const std::vector<Graph*>& graphs) {
   std::vector<algo::Edge> edges;
   for (const Graph* g : graphs) {
     for (const Op* op : g->ops()) {
-      for (const Graph* callee : op->calledGraphs()) edges.push_back({index.at(callee), index.at(g)});
+      for (const Graph* callee : op->calledGraphs()) {
+        if (const auto at = index.find(callee); at != index.end()) edges.push_back({at->second, index.at(g)});
+      }
     }
   }
   const algo::Dag dag(static_cast<int32_t>(graphs.size()), edges);
@@ -239,8 +241,8 @@ void noRecursion(const std::vector<Graph*>& graphs) {
 
 void verify(const Ir& ir) {
   const std::vector<Graph*> graphs = ir.graphs();
+  noRecursion(graphs);  // first: inference of a call follows calls
   for (const Graph* g : graphs) GraphVerifier(*g, graphs).run();
-  noRecursion(graphs);
   for (const Stream& s : ir.streams()) {
     if (s.tensor == nullptr || s.tensor->erased() || &s.tensor->graph() != &ir.mainGraph()) {
       broken(ir.mainGraph(), "a stream has no tensor there");

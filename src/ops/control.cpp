@@ -1,3 +1,5 @@
+#include <set>
+
 #include "ir/ir.h"
 #include "ops/define.h"
 
@@ -30,12 +32,29 @@ void checkNoMore(const Op& op, const ir::Graph& callee, size_t wanted) {
        callee.displayName(), callee.inputs().size(), op.inputs().size(), wanted);
 }
 
+/// Whether running `from` runs `to`.
+bool reaches(const ir::Graph& from, const ir::Graph& to, std::set<const ir::Graph*>& seen) {
+  if (&from == &to) return true;
+  if (!seen.insert(&from).second) return false;
+  for (const Op* op : from.ops()) {
+    for (const ir::Graph* next : op->calledGraphs()) {
+      if (reaches(*next, to, seen)) return true;
+    }
+  }
+  return false;
+}
+
 void checkNotItself(const Op& op, const ir::Graph& callee) {
   if (&callee.ir() != &op.graph().ir()) {
     fail(ErrorKind::kValue, "graph `{}` belongs to another Ir", callee.displayName());
   }
-  if (&callee != &op.graph()) return;
-  fail(ErrorKind::kValue, "graph `{}` can't run itself", callee.displayName());
+  if (&callee == &op.graph()) fail(ErrorKind::kValue, "graph `{}` can't run itself", callee.displayName());
+  if (callee.isMain()) fail(ErrorKind::kValue, "the main graph can't be called; a session runs it");
+  std::set<const ir::Graph*> seen;
+  if (!op.graph().isMain() && reaches(callee, op.graph(), seen)) {
+    fail(ErrorKind::kValue, "graph `{}` can't run graph `{}`, which runs it, itself or through others",
+         op.graph().displayName(), callee.displayName());
+  }
 }
 
 void outputTypes(const ir::Graph& callee, Types& out) {

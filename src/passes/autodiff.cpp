@@ -7,6 +7,7 @@
 #include "analysis/dependences.h"
 #include "base/error.h"
 #include "ir/grad_context.h"
+#include "passes/changes.h"
 
 namespace popxl::passes {
 namespace {
@@ -88,8 +89,9 @@ class RuleContext final : public ir::GradContext {
 
 class Differentiator {
  public:
-  Differentiator(Graph& forward, const AutodiffOptions& options, std::map<Graph*, GradInfo>& infos)
-      : forward_(forward), options_(options), infos_(infos) {}
+  Differentiator(Graph& forward, const AutodiffOptions& options, std::map<Graph*, GradInfo>& infos,
+                 Changes& changes)
+      : forward_(forward), options_(options), infos_(infos), changes_(changes) {}
 
   GradInfo run() {
     order_ = analysis::topologicalOrder(forward_);
@@ -102,13 +104,9 @@ class Differentiator {
     checkOpsHaveGradients();
     differentiateCallees();
     gradGraph_ = &forward_.ir().createGraph(withoutSuffix(forward_.id()) + "_grad");
-    try {
-      build();
-      return finish();
-    } catch (...) {
-      forward_.ir().eraseGraph(gradGraph_);
-      throw;
-    }
+    changes_.add([made = gradGraph_] { made->ir().eraseGraph(made); });
+    build();
+    return finish();
   }
 
   Graph& gradGraph() { return *gradGraph_; }
@@ -268,7 +266,7 @@ class Differentiator {
       for (const size_t i : outputs) options.gradsProvided->push_back(callee->outputs()[i]);
       options.gradsRequired.emplace();
       for (const size_t i : inputs) options.gradsRequired->push_back(callee->inputs()[i]);
-      infos_[callee] = Differentiator(*callee, options, infos_).run();
+      infos_[callee] = Differentiator(*callee, options, infos_, changes_).run();
     }
   }
 
@@ -414,7 +412,11 @@ class Differentiator {
     checkCanGainOutputs(sites, extra);
     for (Tensor* t : extra) {
       forward_.addOutput(t);
-      for (Op* site : sites) site->addOutput("autodiff_output", t->type());
+      changes_.add([graph = &forward_] { graph->removeOutput(graph->outputs().size() - 1); });
+      for (Op* site : sites) {
+        site->addOutput("autodiff_output", t->type());
+        changes_.add([site] { site->removeLastOutput(); });
+      }
     }
   }
 
@@ -433,6 +435,7 @@ class Differentiator {
   Graph& forward_;
   const AutodiffOptions& options_;
   std::map<Graph*, GradInfo>& infos_;
+  Changes& changes_;
   Graph* gradGraph_ = nullptr;
   std::vector<Op*> order_;
   std::vector<Tensor*> provided_, required_;
@@ -477,7 +480,9 @@ std::vector<Tensor*> RuleContext::makeAll(std::string_view name, std::vector<Ten
 
 std::map<Graph*, GradInfo> autodiff(Graph& forward, const AutodiffOptions& options) {
   std::map<Graph*, GradInfo> infos = options.known;
-  infos[&forward] = Differentiator(forward, options, infos).run();
+  Changes changes;
+  infos[&forward] = Differentiator(forward, options, infos, changes).run();
+  changes.keep();
   return infos;
 }
 
