@@ -15,13 +15,6 @@ struct Accesses {
   std::vector<int32_t> writers, readers;
 };
 
-bool writesAnything(const ir::Op& op) {
-  for (size_t i = 0; i < op.inputs().size(); ++i) {
-    if (op.input(i) != nullptr && op.modifies(i)) return true;
-  }
-  return false;
-}
-
 /// Writers and readers of every group of tensors that share memory and that some op writes.
 std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
   std::unordered_map<const ir::Tensor*, int32_t> index;
@@ -60,7 +53,7 @@ std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
 
 std::optional<Ambiguity> findAmbiguity(const ir::Graph& graph) {
   if (std::none_of(graph.ops().begin(), graph.ops().end(),
-                   [](const ir::Op* op) { return writesAnything(*op); })) {
+                   [](const ir::Op* op) { return op->modifiesAny(); })) {
     return std::nullopt;
   }
   const algo::Dag dag = dependences(graph);
@@ -84,7 +77,7 @@ void checkAmbiguity(const ir::Ir& ir) {
   for (const ir::Graph* graph : ir.graphs()) {
     const auto found = findAmbiguity(*graph);
     if (!found) continue;
-    const bool writes = writesAnything(*found->other);
+    const bool writes = found->other->modifiesAny();
     fail(ErrorKind::kGraph,
          "Inplacing ambiguity detected. In graph `{}` nothing orders two ops on the memory of tensor `{}`:\n"
          "  `{}` at {} writes it\n  `{}` at {} {} it\n"

@@ -26,7 +26,8 @@ void checkCalls(const ir::Ir& ir) {
     for (const ir::Op* op : graph->ops()) {
       if (op->calledGraph() == nullptr || matches(*op)) continue;
       fail(ErrorKind::kGraph,
-           "`{}` at {} runs graph `{}`, whose inputs or outputs were changed afterwards, so that operands and results no "
+           "`{}` at {} runs graph `{}`, whose inputs or outputs were changed afterwards, so that operands "
+           "and results no "
            "longer match; complete a graph before calling it",
            op->name(), op->loc().str(), op->calledGraph()->displayName());
     }

@@ -4,8 +4,8 @@
 
 namespace popxl::analysis {
 
-/// Error(kGraph) naming call and line when a graph has changed since an op that runs it was made: inputs or outputs were
-/// added or removed, so that operands and results of the op no longer match.
+/// Error(kGraph) naming call and line when a graph has changed since an op that runs it was made: inputs or
+/// outputs were added or removed, so that operands and results of the op no longer match.
 void checkCalls(const ir::Ir& ir);
 
 }  // namespace popxl::analysis

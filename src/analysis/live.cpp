@@ -8,12 +8,8 @@ namespace {
 using ir::Structure;
 
 bool hasOwnEffect(const ir::Op& op) {
-  if (op.def().sideEffect || op.def().structure == Structure::kHostLoad)
-    return true;  // a load moves its stream on
-  for (size_t i = 0; i < op.inputs().size(); ++i) {
-    if (op.input(i) != nullptr && op.modifies(i)) return true;
-  }
-  return false;
+  // A load moves its stream on.
+  return op.def().sideEffect || op.def().structure == Structure::kHostLoad || op.modifiesAny();
 }
 
 /// Position of each operand of a conditional in its branches: (branch, input), nullopt for the condition.

@@ -98,6 +98,7 @@ class Fuser {
   /// die.
   /// Only the groups that an op reads or joined can have become such.
   void closeFinished(const ir::Op& op) {
+    if (open_.empty()) return;
     const auto check = [&](const ir::Tensor* t) {
       const auto g = t == nullptr ? open_.end() : owner(t);
       if (g == open_.end()) return;
@@ -118,6 +119,7 @@ class Fuser {
   }
 
   void closeOwnersOf(const ir::Op& op) {
+    if (open_.empty()) return;
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (op.input(i) == nullptr || !(liveness_.reads(op, i) || op.modifies(i))) continue;
       if (auto g = owner(op.input(i)); g != open_.end()) close(g);
@@ -126,6 +128,7 @@ class Fuser {
 
   /// Before op writes a buffer, groups that read it have to run, except `keep`.
   void closeReadersOfWritten(const ir::Op& op, Groups::iterator keep) {
+    if (open_.empty()) return;
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (op.input(i) == nullptr || !op.modifies(i)) continue;
       const int32_t buffer = storages_.at(op.input(i)).buffer;

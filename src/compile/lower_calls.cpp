@@ -5,36 +5,19 @@
 #include "kernels/copy.h"
 
 namespace popxl::compile {
-namespace {
-
-/// Whether running the graph writes the memory of its input.
-bool writesInput(const ir::Tensor* input) {
-  std::vector<const ir::Tensor*> sharing = {input};
-  while (!sharing.empty()) {
-    const ir::Tensor* t = sharing.back();
-    sharing.pop_back();
-    for (const ir::Use& use : t->uses()) {
-      if (use.op->modifies(static_cast<size_t>(use.index))) return true;
-      if (use.op->def().view != nullptr) {
-        sharing.push_back(use.op->output());
-        continue;
-      }
-      for (const ir::Alias& alias : use.op->aliases()) {
-        if (alias.input == use.index) sharing.push_back(use.op->output(static_cast<size_t>(alias.output)));
-      }
-    }
-  }
-  return false;
+bool GraphLowering::writesInput(const ir::Graph& callee, size_t input) const {
+  return context_.codes[static_cast<size_t>(context_.codeOf.at(&callee))].writesInput[input];
 }
 
-}  // namespace
-
 /// Where the callee finds one input: the operand's own memory where that is safe, else a copy. Operands that
-/// the callee may change for the caller, but that had to be copied, are added to `copyBack`.
+/// the callee may change for the caller, but that had to be copied, are added to `copyBack`. `callWrites`:
+/// the call changes some operand.
 Ref GraphLowering::argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input,
-                            std::vector<size_t>& copyBack) {
+                            bool callWrites, std::vector<size_t>& copyBack) {
   const ir::Tensor* t = op.input(operand);
   if (!context_.liveness.reads(op, operand)) return {};
+  const bool written = writesInput(callee, input);
+  if (!written && !callWrites) return contiguous(t);
   const Storage storage = storages_.at(t);
   const bool dense = storage.layout.isContiguous();
   if (op.modifies(operand)) {
@@ -50,7 +33,7 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const ir::Graph& c
     ++sharing;
     changes = changes || op.modifies(i);
   }
-  if (!dense || (!changes && !writesInput(callee.inputs()[input]))) return contiguous(t);
+  if (!dense || (!changes && !written)) return contiguous(t);
   if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t &&
       sharing == 1) {
     return refOf(t);
@@ -81,12 +64,13 @@ void GraphLowering::copyBackByRef(const ir::Op& op, const std::vector<Ref>& argu
 }
 
 void GraphLowering::lowerCall(const ir::Op& op) {
+  const bool callWrites = op.modifiesAny();
   const ir::Graph& callee = *op.calledGraphs().front();
   const int32_t code = context_.codeOf.at(&callee);
   std::vector<Ref> refs;
   std::vector<size_t> operands, copyBack;
   for (size_t i = 0; i < op.inputs().size(); ++i) {
-    refs.push_back(argument(op, i, callee, i, copyBack));
+    refs.push_back(argument(op, i, callee, i, callWrites, copyBack));
     operands.push_back(i);
   }
   const std::vector<Ref> arguments = refs;
@@ -102,6 +86,7 @@ void GraphLowering::lowerCall(const ir::Op& op) {
 }
 
 void GraphLowering::lowerRepeat(const ir::Op& op) {
+  const bool callWrites = op.modifiesAny();
   const ir::Graph& body = *op.calledGraphs().front();
   const int32_t code = context_.codeOf.at(&body);
   const int64_t count = op.attr<int64_t>("repeat_count");
@@ -112,8 +97,8 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     operands.push_back(i);
     if (i >= carried) {
-      inputs[i] = argument(op, i, body, i, copyBack);
-      if (inputs[i].buffer >= 0 && !op.modifies(i) && writesInput(body.inputs()[i])) {
+      inputs[i] = argument(op, i, body, i, callWrites, copyBack);
+      if (inputs[i].buffer >= 0 && !op.modifies(i) && writesInput(body, i)) {
         const int64_t bytes = op.input(i)->type().bytes();
         freshRefs.push_back(inputs[i]);
         inputs[i] = temporary(bytes);
@@ -153,6 +138,7 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
 }
 
 void GraphLowering::lowerConditional(const ir::Op& op) {
+  const bool callWrites = op.modifiesAny();
   RunConditional run;
   const Ref condition = contiguous(op.input(0));
   std::vector<Ref> refs = {condition};
@@ -165,7 +151,7 @@ void GraphLowering::lowerConditional(const ir::Op& op) {
     call.code = context_.codeOf.at(&branch);
     const size_t first = refs.size();
     for (size_t i = 0; i < branch.inputs().size(); ++i, ++operand) {
-      refs.push_back(argument(op, operand, branch, i, copyBack));
+      refs.push_back(argument(op, operand, branch, i, callWrites, copyBack));
       operands.push_back(operand);
       arguments.push_back(refs.back());
     }

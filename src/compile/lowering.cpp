@@ -14,6 +14,26 @@ std::vector<ir::Op*> liveOrder(const ir::Graph& graph, const analysis::Liveness&
   return order;
 }
 
+/// Whether running the graph writes the memory of its input.
+bool isWritten(const ir::Tensor* input) {
+  std::vector<const ir::Tensor*> sharing = {input};
+  while (!sharing.empty()) {
+    const ir::Tensor* t = sharing.back();
+    sharing.pop_back();
+    for (const ir::Use& use : t->uses()) {
+      if (use.op->modifies(static_cast<size_t>(use.index))) return true;
+      if (use.op->def().view != nullptr) {
+        sharing.push_back(use.op->output());
+        continue;
+      }
+      for (const ir::Alias& alias : use.op->aliases()) {
+        if (alias.input == use.index) sharing.push_back(use.op->output(static_cast<size_t>(alias.output)));
+      }
+    }
+  }
+  return false;
+}
+
 constexpr int32_t kForever = INT32_MAX;
 
 }  // namespace
@@ -38,6 +58,7 @@ Code GraphLowering::run() {
   emitResultCopies();
   Code code;
   code.graph = &graph_;
+  for (const ir::Tensor* t : graph_.inputs()) code.writesInput.push_back(isWritten(t));
   planMemory(code);
   return code;
 }
@@ -110,7 +131,7 @@ Ref GraphLowering::temporary(int64_t bytes) {
 
 /// The tensor as dense row-major memory: where it lies, or a copy made now.
 Ref GraphLowering::contiguous(const ir::Tensor* t) {
-  const Storage storage = storages_.at(t);
+  const Storage& storage = storages_.at(t);
   if (storage.layout.isContiguous()) return refOf(t);
   const Ref copy = temporary(t->type().bytes());
   emitCopy(storage, copy, t->producer());

@@ -62,7 +62,8 @@ class GraphLowering {
   void lowerCall(const ir::Op& op);
   void lowerRepeat(const ir::Op& op);
   void lowerConditional(const ir::Op& op);
-  Ref argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input,
+  bool writesInput(const ir::Graph& callee, size_t input) const;
+  Ref argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input, bool callWrites,
                std::vector<size_t>& copyBack);
   std::vector<Ref> resultRefs(const ir::Op& op, const ir::Graph& callee);
   void copyBackByRef(const ir::Op& op, const std::vector<Ref>& arguments, const std::vector<size_t>& operands,

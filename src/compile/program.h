@@ -87,8 +87,9 @@ struct Instruction {
 struct Code {
   const ir::Graph* graph = nullptr;
   std::vector<Instruction> instructions;
-  int64_t frameBytes = 0;      ///< callee frames included
-  int64_t liveLowerBound = 0;  ///< bytes that no plan of this frame can go below
+  std::vector<bool> writesInput;  ///< whether running it writes the memory of an input
+  int64_t frameBytes = 0;         ///< callee frames included
+  int64_t liveLowerBound = 0;     ///< bytes that no plan of this frame can go below
 };
 
 /// The product of compiling an Ir. Immutable; any number of replicas run it at once.

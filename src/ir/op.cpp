@@ -115,6 +115,13 @@ bool Op::modifies(size_t input) const {
   return (def_->alwaysInplace || inplace_) && def_->inplaceModifies && index == def_->inplaceOperand;
 }
 
+bool Op::modifiesAny() const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i] != nullptr && modifies(i)) return true;
+  }
+  return false;
+}
+
 std::vector<Alias> Op::aliases() const {
   if (!inplace_ && !def_->alwaysInplace) return {};
   const bool sharesAll = def_->operands.size() == 1 && def_->operands[0].arity == Arity::kVariadic;

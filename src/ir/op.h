@@ -68,6 +68,7 @@ class Op {
 
   /// Effects, also of the graphs that this op calls. Modified operands are written; an alias shares memory.
   bool modifies(size_t input) const;
+  bool modifiesAny() const;
   std::vector<Alias> aliases() const;
   /// Operands of a call, repeat or conditional that the user declared modified (set_parent_input_modified).
   const std::vector<int32_t>& declaredModified() const { return declaredModified_; }
