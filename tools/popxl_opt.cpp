@@ -70,7 +70,7 @@ Arguments readArguments(int argc, char** argv) {
     } else if (argument == "--list-passes") {
       out.list = true;
     } else if (argument == "--help") {
-      std::fputs(kUsage.data(), stdout);
+      std::cout << kUsage;
       std::exit(0);
     } else if (argument.starts_with("-") && argument != "-") {
       fail(ErrorKind::kValue, "there is no option {}\n{}", argument, kUsage);

@@ -23,7 +23,7 @@ float shorten(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-nb::object toFloat8(nb::ndarray<const double, nb::c_contig, nb::ndim<1>, nb::device::cpu> source,
+nb::object toFloat8(const nb::ndarray<const double, nb::c_contig, nb::ndim<1>, nb::device::cpu>& source,
                     nb::handle format, int log2Scale, bool nanOnOverflow) {
   const DType type = toDType(format);
   auto out = ir::HostData::allocate(static_cast<int64_t>(source.size()));

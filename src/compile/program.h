@@ -34,28 +34,28 @@ struct RunKernel {
 
 /// Runs another graph's code. Its arguments are the addresses of its inputs, then of its outputs.
 struct RunCall {
-  int32_t code;
+  int32_t code = 0;
   std::vector<Address> arguments;
-  int64_t frame;  ///< offset of the callee's frame in this frame
-  int64_t table;  ///< offset of the pointer table in this frame
+  int64_t frame = 0;  ///< offset of the callee's frame in this frame
+  int64_t table = 0;  ///< offset of the pointer table in this frame
 };
 
 /// Runs a body `count` times. Carried value i is read by iteration k where iteration k - 1 wrote it; the two
 /// buffers alternate so that the last iteration writes `finals[i]`. The initial value lies where iteration 0
 /// reads.
 struct RunRepeat {
-  int32_t code;
-  int64_t count;
+  int32_t code = 0;
+  int64_t count = 0;
   std::vector<Address> inputs;  ///< of the body; those of carried values are not used
   std::vector<Address> finals;  ///< one per carried value
   std::vector<Address> others;  ///< the second buffer of each
   /// Inputs that are the same in every iteration though the body writes them: copied anew before each.
   struct Fresh {
     Address from, to;
-    int64_t bytes;
+    int64_t bytes = 0;
   };
   std::vector<Fresh> fresh;
-  int64_t frame, table;
+  int64_t frame = 0, table = 0;
 };
 
 struct RunConditional {

@@ -201,7 +201,7 @@ Op* Graph::addOp(const OpDef& def, OpRequest request) {
   }
   op.outputs_.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
-    op.addOutput(i < request.outputNames.size() ? std::move(request.outputNames[i]) : "t",
+    op.addOutput(i < request.outputNames.size() ? std::string_view(request.outputNames[i]) : "t",
                  std::move(types[i]));
   }
   ops_.push_back(&op);

@@ -27,7 +27,7 @@ void Op::addInput(Tensor* t) {
   setInput(inputs_.size() - 1, t);
 }
 
-Tensor* Op::addOutput(std::string name, TensorType type) {
+Tensor* Op::addOutput(std::string_view name, TensorType type) {
   Tensor* t = graph_->newTensor(graph_->uniqueName(name), std::move(type), TensorKind::kActivation);
   t->producer_ = this;
   t->producerIndex_ = static_cast<int32_t>(outputs_.size());

@@ -34,7 +34,7 @@ class Op {
   Tensor* output(size_t i = 0) const { return outputs_[i]; }
   void setInput(size_t i, Tensor* t);
   /// Adds one more result (a call whose callee gained an output).
-  Tensor* addOutput(std::string name, TensorType type);
+  Tensor* addOutput(std::string_view name, TensorType type);
   /// Takes back the last result that addOutput gave; nothing may use it.
   void removeLastOutput();
   /// Adds one more operand at the end (a call whose callee gained an input).

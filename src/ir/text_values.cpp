@@ -269,10 +269,10 @@ std::string base64(std::span<const std::byte> bytes) {
 
 std::optional<std::vector<std::byte>> base64Decode(std::string_view text) {
   static const auto kValues = [] {
-    std::array<int8_t, 256> values{};
+    std::array<int32_t, 256> values{};
     values.fill(-1);
     for (size_t i = 0; i < kBase64.size(); ++i)
-      values[static_cast<unsigned char>(kBase64[i])] = static_cast<int8_t>(i);
+      values[static_cast<unsigned char>(kBase64[i])] = static_cast<int32_t>(i);
     return values;
   }();
   if (text.size() % 4 != 0) return std::nullopt;
@@ -282,7 +282,7 @@ std::optional<std::vector<std::byte>> base64Decode(std::string_view text) {
   out.reserve(text.size() * 3 / 4);
   uint32_t word = 0, bits = 0;
   for (const char c : text) {
-    const int value = kValues[static_cast<unsigned char>(c)];
+    const int32_t value = kValues[static_cast<unsigned char>(c)];
     if (value < 0) return std::nullopt;
     word = (word << 6) | static_cast<uint32_t>(value);
     bits += 6;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 
@@ -70,7 +71,10 @@ int32_t TokenReader::int32(std::string_view what) {
 
 double TokenReader::number(std::string_view what) {
   if (ahead_.kind != TokenKind::kNumber) expected(what);
-  return *floatFromText(take().text);
+  const Token token = take();
+  const std::optional<double> value = floatFromText(token.text);
+  POPXL_ASSERT(value.has_value(), "the lexer took `{}` for a number", token.text);
+  return *value;
 }
 
 bool TokenReader::boolean() {

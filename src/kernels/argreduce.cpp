@@ -168,14 +168,16 @@ KernelPtr makeOrdered(const Layout& x, const Layout& values, const Layout& indic
 
 }  // namespace
 
-KernelPtr makeArgMax(Layout x, Layout out, int64_t axis) { return makeArg(x, out, axis, true); }
-KernelPtr makeArgMin(Layout x, Layout out, int64_t axis) { return makeArg(x, out, axis, false); }
+KernelPtr makeArgMax(const Layout& x, const Layout& out, int64_t axis) { return makeArg(x, out, axis, true); }
+KernelPtr makeArgMin(const Layout& x, const Layout& out, int64_t axis) {
+  return makeArg(x, out, axis, false);
+}
 
-KernelPtr makeTopK(Layout x, Layout values, Layout indices, int64_t axis, bool largest) {
+KernelPtr makeTopK(const Layout& x, const Layout& values, const Layout& indices, int64_t axis, bool largest) {
   return makeOrdered(x, values, indices, axis, largest, false);
 }
 
-KernelPtr makeMedian(Layout x, Layout values, Layout indices, int64_t axis) {
+KernelPtr makeMedian(Layout x, Layout values, const Layout& indices, int64_t axis) {
   POPXL_ASSERT(values.shape[static_cast<size_t>(axis)] == 1 && x.shape[static_cast<size_t>(axis)] > 0,
                "median of {} into {}", toString(x.shape), toString(values.shape));
   return makeOrdered(x, values, indices, axis, false, true);

@@ -69,8 +69,8 @@ KernelPtr make(const ConvSpec& spec, ConvDirection direction) {
 
 }  // namespace
 
-KernelPtr makeConv(ConvSpec spec) { return make(spec, ConvDirection::kForward); }
-KernelPtr makeConvGradInput(ConvSpec spec) { return make(spec, ConvDirection::kGradInput); }
-KernelPtr makeConvGradWeight(ConvSpec spec) { return make(spec, ConvDirection::kGradWeight); }
+KernelPtr makeConv(const ConvSpec& spec) { return make(spec, ConvDirection::kForward); }
+KernelPtr makeConvGradInput(const ConvSpec& spec) { return make(spec, ConvDirection::kGradInput); }
+KernelPtr makeConvGradWeight(const ConvSpec& spec) { return make(spec, ConvDirection::kGradWeight); }
 
 }  // namespace popxl::kernels

@@ -26,10 +26,10 @@ struct ConvSpec {
 };
 
 /// Operands: input, weights, [log2 of the scale], output.
-KernelPtr makeConv(ConvSpec spec);
+KernelPtr makeConv(const ConvSpec& spec);
 /// Operands: output gradient, weights, [log2 of the scale], input gradient. Also a transposed convolution.
-KernelPtr makeConvGradInput(ConvSpec spec);
+KernelPtr makeConvGradInput(const ConvSpec& spec);
 /// Operands: input, output gradient, weights gradient.
-KernelPtr makeConvGradWeight(ConvSpec spec);
+KernelPtr makeConvGradWeight(const ConvSpec& spec);
 
 }  // namespace popxl::kernels

@@ -281,23 +281,25 @@ class SliceGradKernel : public Kernel {
 
 }  // namespace
 
-KernelPtr makeCopy(Layout src, Layout dst) { return std::make_unique<CopyKernel>(src, 0, dst, 0); }
+KernelPtr makeCopy(const Layout& src, const Layout& dst) {
+  return std::make_unique<CopyKernel>(src, 0, dst, 0);
+}
 
-KernelPtr makeWindowCopy(Layout src, int64_t srcOffset, Layout dst, int64_t dstOffset) {
+KernelPtr makeWindowCopy(const Layout& src, int64_t srcOffset, const Layout& dst, int64_t dstOffset) {
   return std::make_unique<CopyKernel>(src, srcOffset, dst, dstOffset);
 }
 
-KernelPtr makeConcat(std::vector<Layout> ins, int64_t axis, Layout out) {
+KernelPtr makeConcat(const std::vector<Layout>& ins, int64_t axis, const Layout& out) {
   return std::make_unique<ConcatKernel>(ins, axis, out);
 }
 
-KernelPtr makeFill(Layout dst, double value) {
+KernelPtr makeFill(const Layout& dst, double value) {
   return withContiguous({}, {dst}, [value](const std::vector<Layout>& layouts) -> KernelPtr {
     return std::make_unique<FillKernel>(layouts[0], value);
   });
 }
 
-KernelPtr makeSliceGrad(Layout dy, Layout dx, int64_t offset, Strides strides) {
+KernelPtr makeSliceGrad(const Layout& dy, const Layout& dx, int64_t offset, Strides strides) {
   return std::make_unique<SliceGradKernel>(dy, dx, offset, std::move(strides));
 }
 

@@ -40,16 +40,16 @@ class CopyPlan {
 
 /// Operands: src, dst. Same shape and dtype. Covers contiguous, transposed, broadcast (source stride 0) and
 /// sliced views.
-KernelPtr makeCopy(Layout src, Layout dst);
+KernelPtr makeCopy(const Layout& src, const Layout& dst);
 /// makeCopy from src[srcOffset...] to dst[dstOffset...], offsets in elements: a slice of, or into, a larger
 /// tensor.
-KernelPtr makeWindowCopy(Layout src, int64_t srcOffset, Layout dst, int64_t dstOffset);
+KernelPtr makeWindowCopy(const Layout& src, int64_t srcOffset, const Layout& dst, int64_t dstOffset);
 /// Operands: the inputs, then out, whose size on `axis` is the sum of theirs.
-KernelPtr makeConcat(std::vector<Layout> ins, int64_t axis, Layout out);
+KernelPtr makeConcat(const std::vector<Layout>& ins, int64_t axis, const Layout& out);
 /// Operands: dst. Sets every element to `value` converted to the dtype.
-KernelPtr makeFill(Layout dst, double value);
+KernelPtr makeFill(const Layout& dst, double value);
 /// Operands: dy, dx. dx is 0 but for the window of dy's shape that starts at element `offset` of dx and steps
 /// by `strides` elements of dx's memory, which receives dy: the gradient of a strided slice.
-KernelPtr makeSliceGrad(Layout dy, Layout dx, int64_t offset, Strides strides);
+KernelPtr makeSliceGrad(const Layout& dy, const Layout& dx, int64_t offset, Strides strides);
 
 }  // namespace popxl::kernels

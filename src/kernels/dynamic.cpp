@@ -105,19 +105,22 @@ class DynamicWrite : public Kernel {
 
 }  // namespace
 
-KernelPtr makeDynamicSlice(Layout t, Layout index, std::vector<int64_t> axes, Layout out) {
+KernelPtr makeDynamicSlice(const Layout& t, const Layout& index, const std::vector<int64_t>& axes,
+                           const Layout& out) {
   return std::make_unique<DynamicSlice>(t, index, axes, out);
 }
 
-KernelPtr makeDynamicUpdate(Layout t, Layout index, std::vector<int64_t> axes, Layout v, Layout out) {
+KernelPtr makeDynamicUpdate(Layout t, const Layout& index, const std::vector<int64_t>& axes, Layout v,
+                            const Layout& out) {
   return std::make_unique<DynamicWrite>(t, index, axes, v.shape, v, out, "dynamic update");
 }
 
-KernelPtr makeDynamicPad(Layout index, std::vector<int64_t> axes, Layout v, Layout out) {
+KernelPtr makeDynamicPad(const Layout& index, const std::vector<int64_t>& axes, Layout v, const Layout& out) {
   return std::make_unique<DynamicWrite>(std::nullopt, index, axes, v.shape, v, out, "dynamic pad");
 }
 
-KernelPtr makeDynamicZero(Layout t, Layout index, std::vector<int64_t> axes, Shape window, Layout out) {
+KernelPtr makeDynamicZero(Layout t, const Layout& index, const std::vector<int64_t>& axes,
+                          const Shape& window, const Layout& out) {
   return std::make_unique<DynamicWrite>(t, index, axes, window, std::nullopt, out, "dynamic zero");
 }
 

@@ -128,9 +128,10 @@ std::optional<Node> foldPredicate(const Node& n, T a, T b) {
     case Prim::kNe:
       return constantNode<uint32_t>(VType::kU32, a != b);
     case Prim::kIsNan:
-      return constantNode<uint32_t>(VType::kU32, a != a);
+      return constantNode<uint32_t>(VType::kU32, scalar::isNan(a));
     case Prim::kIsInf:
-      return constantNode<uint32_t>(VType::kU32, std::is_floating_point_v<T> && a - a != 0 && a == a);
+      return constantNode<uint32_t>(VType::kU32,
+                                    std::is_floating_point_v<T> && a - a != 0 && !scalar::isNan(a));
     default:
       return std::nullopt;
   }

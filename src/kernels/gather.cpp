@@ -318,15 +318,18 @@ KernelPtr gatherAny(const Layout& t, const Layout& indices, const Layout& out, i
 
 }  // namespace
 
-KernelPtr makeGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange) {
+KernelPtr makeGather(const Layout& t, const Layout& indices, const Layout& out, int64_t axis,
+                     bool zeroOutOfRange) {
   return gatherAny(t, indices, out, axis, zeroOutOfRange, false);
 }
 
-KernelPtr makeGroupedGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange) {
+KernelPtr makeGroupedGather(const Layout& t, const Layout& indices, const Layout& out, int64_t axis,
+                            bool zeroOutOfRange) {
   return gatherAny(t, indices, out, axis, zeroOutOfRange, true);
 }
 
-KernelPtr makeGatherGrad(Layout dy, Layout indices, Layout dt, int64_t axis, bool zeroOutOfRange) {
+KernelPtr makeGatherGrad(const Layout& dy, const Layout& indices, Layout dt, int64_t axis,
+                         bool zeroOutOfRange) {
   check(dt, indices, dy, axis, false);
   return withContiguous({dy, indices}, {dt}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(dt.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
@@ -335,7 +338,8 @@ KernelPtr makeGatherGrad(Layout dy, Layout indices, Layout dt, int64_t axis, boo
   });
 }
 
-KernelPtr makeScatterAdd(Layout dst, Layout indices, Layout values, int64_t axis, double factor) {
+KernelPtr makeScatterAdd(Layout dst, const Layout& indices, const Layout& values, int64_t axis,
+                         double factor) {
   check(dst, indices, values, axis, false);
   POPXL_ASSERT(dst.isContiguous(), "dst {} has strides {}", toString(dst.shape), toString(dst.strides));
   return withContiguous({dst, indices, values}, {}, [&](const std::vector<Layout>& layouts) {

@@ -13,17 +13,21 @@ namespace popxl::kernels {
 
 /// Operands: t, indices, out. out.shape = t.shape[:axis] + indices.shape + t.shape[axis+1:]; any dtype. With
 /// zeroOutOfRange, an index outside [0, size) gives zeros. An empty t gives zeros.
-KernelPtr makeGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange = false);
+KernelPtr makeGather(const Layout& t, const Layout& indices, const Layout& out, int64_t axis,
+                     bool zeroOutOfRange = false);
 /// Operands: dy, indices, dt. dt = 0, then dt[..., indices[j], ...] += dy[..., j, ...] in the order of j;
 /// dtypes float16 (added up in float32), float32, float64 and 32- or 64-bit integers. Out of range: as in
 /// makeGather, or dropped.
-KernelPtr makeGatherGrad(Layout dy, Layout indices, Layout dt, int64_t axis, bool zeroOutOfRange = false);
+KernelPtr makeGatherGrad(const Layout& dy, const Layout& indices, Layout dt, int64_t axis,
+                         bool zeroOutOfRange = false);
 /// Operands: dst, indices, values. dst[indices[j], ...] += factor * values[j, ...] on `axis`, in place, in
 /// the order of j.
-KernelPtr makeScatterAdd(Layout dst, Layout indices, Layout values, int64_t axis, double factor = 1.0);
+KernelPtr makeScatterAdd(Layout dst, const Layout& indices, const Layout& values, int64_t axis,
+                         double factor = 1.0);
 /// Operands: groups of t, indices, out: t [G, ...], indices [G, ...], each group gathered on its own `axis`
 /// (of t, >= 1).
-KernelPtr makeGroupedGather(Layout t, Layout indices, Layout out, int64_t axis, bool zeroOutOfRange = false);
+KernelPtr makeGroupedGather(const Layout& t, const Layout& indices, const Layout& out, int64_t axis,
+                            bool zeroOutOfRange = false);
 
 /// Operands: t, indices, values, out. out = t, then out[.., indices[p], ..] = values[p] on `axis` for every
 /// position p of values in row-major order (the last one wins). indices and values have one shape, of t's
@@ -47,12 +51,15 @@ KernelPtr makeOnehot(Layout indices, Layout values, Layout out, int64_t axis);
 // [0, size - window size].
 
 /// Operands: t, index, out. The window of out's shape.
-KernelPtr makeDynamicSlice(Layout t, Layout index, std::vector<int64_t> axes, Layout out);
+KernelPtr makeDynamicSlice(const Layout& t, const Layout& index, const std::vector<int64_t>& axes,
+                           const Layout& out);
 /// Operands: t, index, v, out. out = t with the window replaced by v; out may be t's memory.
-KernelPtr makeDynamicUpdate(Layout t, Layout index, std::vector<int64_t> axes, Layout v, Layout out);
+KernelPtr makeDynamicUpdate(Layout t, const Layout& index, const std::vector<int64_t>& axes, Layout v,
+                            const Layout& out);
 /// Operands: index, v, out. out = 0 with the window replaced by v: the gradient of makeDynamicSlice.
-KernelPtr makeDynamicPad(Layout index, std::vector<int64_t> axes, Layout v, Layout out);
+KernelPtr makeDynamicPad(const Layout& index, const std::vector<int64_t>& axes, Layout v, const Layout& out);
 /// Operands: t, index, out. out = t with a window of shape `window` set to 0; out may be t's memory.
-KernelPtr makeDynamicZero(Layout t, Layout index, std::vector<int64_t> axes, Shape window, Layout out);
+KernelPtr makeDynamicZero(Layout t, const Layout& index, const std::vector<int64_t>& axes,
+                          const Shape& window, const Layout& out);
 
 }  // namespace popxl::kernels

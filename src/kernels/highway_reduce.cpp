@@ -47,9 +47,9 @@ struct Op {
         return scalar::wrapMul(a, b);
       }
     } else if constexpr (kFold == Fold::kMax) {
-      return (b > a) | (b != b) ? b : a;
+      return (b > a) | scalar::isNan(b) ? b : a;
     } else {
-      return (b < a) | (b != b) ? b : a;
+      return (b < a) | scalar::isNan(b) ? b : a;
     }
   }
 };

@@ -123,10 +123,11 @@ class GroupNormGrad : public GroupNormBase<T> {
       simd::rowOps<C>().axpy(C{1}, reinterpret_cast<const C*>(other), reinterpret_cast<C*>(partial),
                              2 * this->parameterBytes() / this->kSize);
     }
-    for (int i = 0; i < 2; ++i) {
-      convertFromCompute(this->spec_.weight.dtype,
-                         reinterpret_cast<const C*>(partial + i * this->parameterBytes()), this->allChannels_,
-                         operands[static_cast<size_t>(6 + i)]);
+    for (size_t i = 0; i < 2; ++i) {
+      convertFromCompute(
+          this->spec_.weight.dtype,
+          reinterpret_cast<const C*>(partial + static_cast<int64_t>(i) * this->parameterBytes()),
+          this->allChannels_, operands[6 + i]);
     }
   }
   int64_t scratchBytes() const override {
@@ -251,7 +252,7 @@ void check(const GroupNormSpec& spec, const Layout& other) {
 
 }  // namespace
 
-KernelPtr makeGroupNorm(GroupNormSpec spec, Layout y) {
+KernelPtr makeGroupNorm(GroupNormSpec spec, const Layout& y) {
   check(spec, y);
   return withContiguous(
       {spec.x, spec.weight, spec.weight}, {y, spec.mean, spec.mean}, [&](const std::vector<Layout>& layouts) {
@@ -262,7 +263,7 @@ KernelPtr makeGroupNorm(GroupNormSpec spec, Layout y) {
       });
 }
 
-KernelPtr makeGroupNormGrad(GroupNormSpec spec, Layout dy, Layout dx) {
+KernelPtr makeGroupNormGrad(GroupNormSpec spec, const Layout& dy, const Layout& dx) {
   check(spec, dy);
   check(spec, dx);
   return withContiguous(

@@ -19,9 +19,9 @@ struct GroupNormSpec {
 };
 
 /// Operands: x, weight, bias, y, mean, invStd. y has x's shape and dtype. invStd = 1 / sqrt(variance + eps).
-KernelPtr makeGroupNorm(GroupNormSpec spec, Layout y);
+KernelPtr makeGroupNorm(GroupNormSpec spec, const Layout& y);
 /// Operands: x, weight, mean, invStd, dy, dx, dweight, dbias.
-KernelPtr makeGroupNormGrad(GroupNormSpec spec, Layout dy, Layout dx);
+KernelPtr makeGroupNormGrad(GroupNormSpec spec, const Layout& dy, const Layout& dx);
 
 /// Operands: x, scale, bias, mean, var, y. x, y: [N, C, ...]; the others [C], of one dtype.
 /// y = (x - mean) / sqrt(var + eps) * scale + bias.

@@ -73,8 +73,8 @@ memory::desc anyOf(const memory::desc& d) {
   return memory::desc(d.dims(), memory::data_type::f32, memory::format_tag::any);
 }
 
-Side makeSide(memory::desc outside, memory::desc inside, bool toInside) {
-  Side side{std::move(outside), std::move(inside), nullptr};
+Side makeSide(const memory::desc& outside, const memory::desc& inside, bool toInside) {
+  Side side{outside, inside, nullptr};
   side.reorder = toInside ? onednn::makeReorder(side.outside, side.inside)
                           : onednn::makeReorder(side.inside, side.outside);
   return side;
@@ -173,8 +173,8 @@ Cut chooseCut(const ConvSizes& s, ConvDirection direction) {
   const double piece = s.flopsPerImage() * static_cast<double>(cut.images);
   const double wanted = std::min(16.0, s.flops() / 12e6);
   // Few images: cut channels too, as long as a piece is worth a thread and keeps whole blocks of channels.
-  while (static_cast<double>(s.batch / cut.images * (channels / cut.channels)) * 2 <= wanted &&
-         cut.channels % (4 * kChannelBlock) == 0 &&
+  const auto pieces = [&] { return s.batch / cut.images * (channels / cut.channels); };
+  while (static_cast<double>(pieces()) * 2 <= wanted && cut.channels % (4 * kChannelBlock) == 0 &&
          piece * static_cast<double>(cut.channels) / static_cast<double>(channels) > 2 * kSerialFlops) {
     cut.channels /= 2;
   }

@@ -200,8 +200,10 @@ KernelPtr make(const PoolSpec& spec, PoolPass pass) {
 
 }  // namespace
 
-KernelPtr makePool(PoolSpec spec) { return make(spec, spec.average ? PoolPass::kAverage : PoolPass::kMax); }
-KernelPtr makeMaxPoolGrad(PoolSpec spec) { return make(spec, PoolPass::kMaxGrad); }
-KernelPtr makeAveragePoolGrad(PoolSpec spec) { return make(spec, PoolPass::kAverageGrad); }
+KernelPtr makePool(const PoolSpec& spec) {
+  return make(spec, spec.average ? PoolPass::kAverage : PoolPass::kMax);
+}
+KernelPtr makeMaxPoolGrad(const PoolSpec& spec) { return make(spec, PoolPass::kMaxGrad); }
+KernelPtr makeAveragePoolGrad(const PoolSpec& spec) { return make(spec, PoolPass::kAverageGrad); }
 
 }  // namespace popxl::kernels

@@ -20,11 +20,11 @@ struct PoolSpec {
 
 /// Operands: input, output. NaN wins a maximum; a window without any position inside the input gives the
 /// lowest value of the type (max) or 0 (average).
-KernelPtr makePool(PoolSpec spec);
+KernelPtr makePool(const PoolSpec& spec);
 /// Operands: x, y, dy, dx. The first position in row-major order of the window that equals y receives dy; dx
 /// is the sum over windows. x and dx lie as `input`, y and dy as `output`.
-KernelPtr makeMaxPoolGrad(PoolSpec spec);
+KernelPtr makeMaxPoolGrad(const PoolSpec& spec);
 /// Operands: dy, dx. Each position of a window receives dy / (number of positions inside the input).
-KernelPtr makeAveragePoolGrad(PoolSpec spec);
+KernelPtr makeAveragePoolGrad(const PoolSpec& spec);
 
 }  // namespace popxl::kernels

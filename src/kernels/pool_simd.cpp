@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/scalar_ops.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::simd::HWY_NAMESPACE {
 
@@ -47,7 +49,7 @@ HWY_ATTR HWY_INLINE void forColumns(const PoolSpan& span, int64_t step, const Bo
 
 template <typename T>
 HWY_ATTR HWY_INLINE T larger(T x, T y) {
-  if constexpr (std::is_floating_point_v<T>) return (x > y) | (x != x) ? x : y;
+  if constexpr (std::is_floating_point_v<T>) return (x > y) | scalar::isNan(x) ? x : y;
   return x > y ? x : y;
 }
 
@@ -146,7 +148,7 @@ HWY_ATTR void averageGradRow(const PoolSizes& s, int64_t od, int64_t oh, const P
 
 template <typename T>
 HWY_ATTR HWY_INLINE bool sameValue(T x, T y) {
-  return (x == y) | ((x != x) & (y != y));
+  return (x == y) | (scalar::isNan(x) & scalar::isNan(y));
 }
 
 /// The two columns of windows 2 wide and 2 apart, a short vector of windows at once; see maxGradRow.

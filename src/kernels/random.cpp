@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/half.h"
 #include "kernels/philox.h"
@@ -238,29 +239,29 @@ void philoxFill(uint32_t seed0, uint32_t seed1, uint32_t stream, uint64_t first,
   }
 }
 
-KernelPtr makeRandomNormal(Layout seed, Layout out, double mean, double std, uint32_t stream) {
+KernelPtr makeRandomNormal(const Layout& seed, Layout out, double mean, double std, uint32_t stream) {
   checkSeed(seed);
-  return withContiguous({seed}, {out}, [=](const std::vector<Layout>& layouts) {
+  return withContiguous({seed}, {std::move(out)}, [=](const std::vector<Layout>& layouts) {
     return makeNormal(layouts[1], mean, std, stream);
   });
 }
 
-KernelPtr makeRandomUniform(Layout seed, Layout out, double low, double high, uint32_t stream) {
+KernelPtr makeRandomUniform(const Layout& seed, Layout out, double low, double high, uint32_t stream) {
   checkSeed(seed);
-  return withContiguous({seed}, {out}, [=](const std::vector<Layout>& layouts) {
+  return withContiguous({seed}, {std::move(out)}, [=](const std::vector<Layout>& layouts) {
     return makeUniform(layouts[1], low, high, stream);
   });
 }
 
-KernelPtr makeSplitSeed(Layout seed, Layout index, Layout out) {
+KernelPtr makeSplitSeed(const Layout& seed, Layout index, const Layout& out) {
   checkSeed(seed);
   checkSeed(out);
-  return withContiguous({seed, index}, {out}, [](const std::vector<Layout>& layouts) -> KernelPtr {
+  return withContiguous({seed, std::move(index)}, {out}, [](const std::vector<Layout>& layouts) -> KernelPtr {
     return std::make_unique<SplitSeed>(layouts[1].dtype, true, 0);
   });
 }
 
-KernelPtr makeSplitSeed(Layout seed, uint32_t index, Layout out) {
+KernelPtr makeSplitSeed(const Layout& seed, uint32_t index, const Layout& out) {
   checkSeed(seed);
   checkSeed(out);
   return withContiguous({seed}, {out}, [index](const std::vector<Layout>&) -> KernelPtr {

@@ -118,7 +118,7 @@ template <typename C>
 void convertToCompute(DType dtype, const std::byte* src, int64_t n, C* out) {
   dispatchFloat(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_same_v<T, Half> && std::is_same_v<C, float>) {
-      simd::moveOps().halfToFloat(reinterpret_cast<const uint16_t*>(src), out, n);
+      simd::moveOps().halfToFloat(reinterpret_cast<const uint16_t*>(src), reinterpret_cast<float*>(out), n);
     } else {
       const T* values = reinterpret_cast<const T*>(src);
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<C>(toDouble(values[i]));

@@ -8,6 +8,12 @@
 
 namespace popxl::kernels::scalar {
 
+/// Of any type, and without a branch, so that loops over it vectorise.
+template <class T>
+constexpr bool isNan(T value) {
+  return value != value;  // NOLINT(misc-redundant-expression): only a NaN differs from itself
+}
+
 // The exact primitives on one number, for constant folding and for the parts of the tile code without SIMD.
 
 template <class T>
@@ -83,7 +89,7 @@ constexpr To convert(From value) {
     constexpr From kLow = static_cast<From>(Limits::min());
     // 2^digits: the first value above the range; exact in any float type.
     constexpr From kEnd = static_cast<From>(To{1} << (Limits::digits - 1)) * From{2};
-    const From number = value == value ? value : From{0};
+    const From number = isNan(value) ? From{0} : value;
     const From above = number > kLow ? number : kLow;
     const From inside = above < kEnd ? above : From{0};
     const To converted = static_cast<To>(inside);

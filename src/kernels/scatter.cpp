@@ -151,7 +151,8 @@ class ScatterReduce : public Kernel {
 
   void run(std::span<std::byte* const> operands) const override {
     const size_t outAt = hasInitial_ ? 3 : 2;
-    std::byte* const scratch = scratchBytes() > 0 ? operands[outAt + 1] : nullptr;
+    // Without scratch there are no sums and no flags in it: the output stands in for an address.
+    std::byte* const scratch = operands[scratchBytes() > 0 ? outAt + 1 : outAt];
     Sum* sums = nullptr;
     if constexpr (kConverts) {
       sums = reinterpret_cast<float*>(scratch);

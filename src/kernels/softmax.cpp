@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/rows.h"
 
@@ -92,23 +93,25 @@ C logSumExp(const C* x, int64_t n) {
 }  // namespace
 
 KernelPtr makeSoftmax(Layout x, Layout y, int64_t axis) {
-  return makeRows<1>({x}, y, axis, false, "softmax", [](const auto* const* in, auto* out, int64_t n) {
-    simd::rowOps<std::remove_reference_t<decltype(*out)>>().softmax(in[0], out, n);
-  });
+  return makeRows<1>({std::move(x)}, std::move(y), axis, false, "softmax",
+                     [](const auto* const* in, auto* out, int64_t n) {
+                       simd::rowOps<std::remove_reference_t<decltype(*out)>>().softmax(in[0], out, n);
+                     });
 }
 
 KernelPtr makeLogSoftmax(Layout x, Layout y, int64_t axis) {
-  return makeRows<1>({x}, y, axis, false, "log softmax", [](const auto* const* in, auto* out, int64_t n) {
-    const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
-    const auto most = ops.max(in[0], n);
-    const auto shift = std::log(ops.expSum(in[0], most, n));
-    ops.add(in[0], -most, out, n);
-    ops.add(out, -shift, out, n);
-  });
+  return makeRows<1>({std::move(x)}, std::move(y), axis, false, "log softmax",
+                     [](const auto* const* in, auto* out, int64_t n) {
+                       const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
+                       const auto most = ops.max(in[0], n);
+                       const auto shift = std::log(ops.expSum(in[0], most, n));
+                       ops.add(in[0], -most, out, n);
+                       ops.add(out, -shift, out, n);
+                     });
 }
 
 KernelPtr makeSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
-  return makeRows<2>({y, dy}, dx, axis, false, "softmax gradient",
+  return makeRows<2>({std::move(y), std::move(dy)}, std::move(dx), axis, false, "softmax gradient",
                      [](const auto* const* in, auto* out, int64_t n) {
                        const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
                        ops.softmaxGrad(in[0], in[1], ops.dot(in[0], in[1], n), out, n);
@@ -116,7 +119,7 @@ KernelPtr makeSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
 }
 
 KernelPtr makeLogSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
-  return makeRows<2>({y, dy}, dx, axis, false, "log softmax gradient",
+  return makeRows<2>({std::move(y), std::move(dy)}, std::move(dx), axis, false, "log softmax gradient",
                      [](const auto* const* in, auto* out, int64_t n) {
                        const auto& ops = simd::rowOps<std::remove_reference_t<decltype(*out)>>();
                        ops.logSoftmaxGrad(in[0], in[1], ops.sum(in[1], n), out, n);
@@ -124,7 +127,7 @@ KernelPtr makeLogSoftmaxGrad(Layout y, Layout dy, Layout dx, int64_t axis) {
 }
 
 KernelPtr makeLogSumExp(Layout x, Layout out, int64_t axis) {
-  return makeRows<1>({x}, out, axis, true, "log sum exp",
+  return makeRows<1>({std::move(x)}, std::move(out), axis, true, "log sum exp",
                      [](const auto* const* in, auto* result, int64_t n) { *result = logSumExp(in[0], n); });
 }
 

@@ -53,7 +53,7 @@ kernels::ConvSpec specOf(const Op& op, const Layout& input, const Layout& weight
 kernels::KernelPtr convKernel(const ir::KernelContext& c) {
   kernels::ConvSpec spec = specOf(c.op, c.inputs[0], c.inputs[1], c.outputs[0]);
   spec.scaled = c.inputs.size() == 3;
-  return kernels::makeConv(std::move(spec));
+  return kernels::makeConv(spec);
 }
 
 void convRule(GradContext& c) {

@@ -22,7 +22,7 @@ void requireElements(const Op& op, const std::vector<int64_t>& axes) {
 
 // --- argmax, argmin
 
-using ArgKernel = kernels::KernelPtr (*)(Layout, Layout, int64_t);
+using ArgKernel = kernels::KernelPtr (*)(const Layout&, const Layout&, int64_t);
 
 template <ArgKernel Make>
 OpDef argReduce(const Names& names) {
