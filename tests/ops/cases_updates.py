@@ -4,7 +4,7 @@ import numpy as np
 
 import popxl
 from ops import references as ref
-from ops.case import Bad, Case, fixed, positive, real
+from ops.case import Bad, Case, fixed, numbers, positive, real
 from popart import popart_exception
 from popxl import ops
 from popxl.ops import var_updates
@@ -156,6 +156,63 @@ _ACCUMULATE = [
     ),
 ]
 
+
+
+def _sparse(t, x, i, f=1.0, axis=0):
+    out, slices = np.moveaxis(np.array(t), axis, 0), np.moveaxis(x, axis, 0)
+    for index, piece in zip(np.clip(i, 0, len(out) - 1), slices):
+        out[index] += f * piece
+    return np.moveaxis(out, 0, axis)
+
+
+def _misfit_slices():
+    var_updates.sparse_accumulate_(popxl.variable([2.0, 2.0]), popxl.variable([1.0, 1.0]), popxl.constant([1]))
+    popxl.Session(popxl.gmg().ir, "cpu")
+
+
+_PICKED = fixed([3, 0, 3, 9], "int32")
+
+_SPARSE = [
+    _update(
+        "sparse_accumulate_",
+        var_updates.sparse_accumulate_,
+        [_T, _X, _PICKED],
+        _sparse,
+        bad=(
+            Bad(_misfit_slices, popart_exception, r"operand `X`.*shape \(1,\) of the slices"),
+            Bad(
+                lambda: var_updates.sparse_accumulate_(
+                    popxl.variable([1.0]), popxl.variable([1.0]), popxl.constant([0]), 1
+                ),
+                ValueError,
+                "axis",
+            ),
+        ),
+        big=(real(300, 400), real(2000, 400), numbers(2000, high=300)),
+    ),
+    _update(
+        "sparse_accumulate_",
+        lambda t, x, i: var_updates.sparse_accumulate_(t, x, i, axis=1, f=-0.5),
+        [_T, real(4, 4), _PICKED],
+        lambda t, x, i: _sparse(t, x, i, -0.5, axis=1),
+        "scaled",
+    ),
+    _update(
+        "sparse_accumulate_",
+        lambda t, x, i, f: var_updates.sparse_accumulate_(t, x, i, f=f, W=t),
+        [_T, _X, _PICKED, real()],
+        lambda t, x, i, f: _sparse(t, x, i, f),
+        "tensor",
+    ),
+    _update(
+        "sparse_accumulate_",
+        lambda t, x, i: var_updates.sparse_accumulate_(t, ops.cast(x, popxl.float16), i),
+        [_T, lambda rng: rng.integers(-8, 8, (4, 5)).astype("float64"), _PICKED],
+        _sparse,
+        "of another dtype",
+    ),
+]
+
 _M, _V, _W = real(4, 5), positive(4, 5), real(4, 5)
 _STEP = fixed(2.0, "float32")
 
@@ -255,4 +312,4 @@ _ADAM = [
     ),
 ]
 
-CASES = _RANDOM + _ACCUMULATE + _ADAM
+CASES = _RANDOM + _ACCUMULATE + _SPARSE + _ADAM

@@ -9,6 +9,7 @@ from popxl.ops.var_updates.accumulate import (
     accumulator_scale_,
     accumulator_zero_,
     copy_var_update_,
+    sparse_accumulate_,
 )
 from popxl.ops.var_updates.adam import adam_updater, adam_var_update, adamax_updater, lamb_updater
 
@@ -25,4 +26,5 @@ __all__ = [
     "adamax_updater",
     "copy_var_update_",
     "lamb_updater",
+    "sparse_accumulate_",
 ]

@@ -125,6 +125,36 @@ def accumulator_zero_(t: Tensor) -> Tensor:
     return accumulator_scale_(t, 0.0)
 
 
+def sparse_accumulate_(
+    t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: Optional[_Number] = None, W: Optional[Tensor] = None
+) -> Tensor:
+    """The slices of t that indices pick on an axis become themselves + f X.
+
+    It adds the gradient of `gather` without a tensor of the shape of t in between. A slice that is picked
+    several times gets all its terms.
+
+    Args:
+        t: The variable.
+        X: A tensor of the shape of `ops.gather(t, indices, axis)`.
+        indices: Integers of any shape.
+        axis: The axis of t.
+        f: The factor; by default 1.
+        W: Kept for compatibility; has no effect.
+
+    Returns:
+        The variable after the update.
+    """
+    operand, factor = as_operand(f)
+    attributes = {"axis": axis, "factor": 0.0 if operand is not None else factor}
+    return one(
+        "sparse_accumulate_",
+        (t, X, indices, operand, W),
+        attributes,
+        False,
+        (f"sparse_accumulate__{t.name}",),
+    )
+
+
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
     """t becomes X.
 
