@@ -162,7 +162,7 @@ int64_t placeInGaps(std::span<const Interval> intervals, std::span<const int32_t
 
 /// The largest intervals in gaps by falling size, any others above them by a sweep.
 OffsetPlan planBySize(std::span<const Interval> intervals, std::vector<int32_t> which) {
-  OffsetPlan plan{std::vector<int64_t>(intervals.size(), 0), 0};
+  OffsetPlan plan{std::vector<int64_t>(intervals.size(), 0)};
   const size_t large = std::min(which.size(), kMaxPlacedBySize);
   const auto before = [&](int32_t a, int32_t b) {
     const auto key = [&](int32_t i) {
@@ -178,7 +178,7 @@ OffsetPlan planBySize(std::span<const Interval> intervals, std::vector<int32_t> 
 }
 
 OffsetPlan planBySweep(std::span<const Interval> intervals, std::span<const int32_t> which, bool backwards) {
-  OffsetPlan plan{std::vector<int64_t>(intervals.size(), 0), 0};
+  OffsetPlan plan{std::vector<int64_t>(intervals.size(), 0)};
   plan.peak = placeBySweep(intervals, which, 0, backwards, plan.offsets);
   return plan;
 }
@@ -196,6 +196,7 @@ OffsetPlan planOffsets(std::span<const Interval> intervals) {
   if (best.peak > bound) improve(planBySweep(intervals, which, true));
   if (best.peak > bound && which.size() <= kMaxPlannedBySize)
     improve(planBySize(intervals, std::move(which)));
+  best.lowerBound = bound;
   return best;
 }
 

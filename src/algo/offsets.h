@@ -20,6 +20,7 @@ struct Interval {
 struct OffsetPlan {
   std::vector<int64_t> offsets;  ///< bytes, one per interval; 0 for an empty one
   int64_t peak = 0;              ///< bytes that hold all intervals
+  int64_t lowerBound = 0;        ///< liveLowerBound of the intervals
 };
 
 /// Places the intervals so that no two that share a step share a byte, with a small peak: the best of a

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "algo/regions.h"
 #include "analysis/dependences.h"
 #include "base/error.h"
+#include "ir/graph_map.h"
 
 namespace popxl::analysis {
 namespace {
@@ -17,12 +17,14 @@ struct Accesses {
 
 /// Writers and readers of every group of tensors that share memory and that some op writes.
 std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
-  std::unordered_map<const ir::Tensor*, int32_t> index;
+  ir::TensorMap<int32_t> index(graph, -1);
   algo::DisjointSets groups;
   const auto indexOf = [&](const ir::Tensor* t) {
-    const auto [it, fresh] = index.emplace(t, groups.size());
-    if (fresh) groups.add();
-    return it->second;
+    if (index[t] < 0) {
+      index[t] = groups.size();
+      groups.add();
+    }
+    return index[t];
   };
   for (const ir::Op* op : graph.ops()) {
     for (const ir::Alias& alias : op->aliases()) {

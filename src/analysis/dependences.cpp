@@ -1,24 +1,23 @@
 #include "analysis/dependences.h"
 
-#include <unordered_map>
-
 #include "base/error.h"
+#include "ir/graph_map.h"
 
 namespace popxl::analysis {
 
 algo::Dag dependences(const ir::Graph& graph) {
   graph.checkContexts();  // against the order of the contexts data would make a cycle
   const auto n = static_cast<int32_t>(graph.ops().size());
-  std::unordered_map<const ir::Op*, int32_t> index;
-  for (int32_t i = 0; i < n; ++i) index.emplace(graph.ops()[static_cast<size_t>(i)], i);
+  ir::OpMap<int32_t> index(graph);
+  for (int32_t i = 0; i < n; ++i) index[graph.ops()[static_cast<size_t>(i)]] = i;
   constexpr int32_t kBarriers = 3;  // between four contexts
   std::vector<algo::Edge> edges;
   for (int32_t i = 0; i < n; ++i) {
     const ir::Op& op = *graph.ops()[static_cast<size_t>(i)];
     for (const ir::Tensor* t : op.inputs()) {
-      if (t != nullptr && t->producer() != nullptr) edges.push_back({index.at(t->producer()), i});
+      if (t != nullptr && t->producer() != nullptr) edges.push_back({index[t->producer()], i});
     }
-    for (const ir::Op* before : op.after()) edges.push_back({index.at(before), i});
+    for (const ir::Op* before : op.after()) edges.push_back({index[before], i});
     const auto context = static_cast<int32_t>(op.settings().context);
     if (context < kBarriers) edges.push_back({i, n + context});
     if (context > 0) edges.push_back({n + context - 1, i});

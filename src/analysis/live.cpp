@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace popxl::analysis {
 namespace {
 
@@ -22,8 +24,12 @@ std::pair<size_t, size_t> branchInput(const ir::Op& op, size_t operand) {
 }  // namespace
 
 Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
-  std::unordered_set<const ir::Graph*> seen;
-  findEffects(ir.mainGraph(), seen);
+  for (const ir::Graph* graph : ir.graphs()) {
+    POPXL_ASSERT(graph->index() == static_cast<int32_t>(graphs_.size()), "{} is not dense in its Ir",
+                 graph->displayName());
+    graphs_.emplace_back(*graph);
+  }
+  findEffects(ir.mainGraph());
   enter(ir.mainGraph());
   for (const ir::Tensor* t : ir.mainGraph().outputs()) markTensor(*t);
   while (!opWork_.empty() || !tensorWork_.empty()) {
@@ -40,48 +46,61 @@ Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
 }
 
 /// Graphs whose call has an effect, callees first; and which operands stand for which graph inputs.
-void Liveness::findEffects(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen) {
-  if (!seen.insert(&graph).second) return;
+void Liveness::findEffects(const ir::Graph& graph) {
+  GraphInfo& info = of(graph);
+  if (info.visited) return;
+  info.visited = true;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    info.inputOf[graph.inputs()[i]] = static_cast<int32_t>(i);
   for (ir::Op* op : graph.ops()) {
-    const bool branches = op->def().structure == Structure::kConditional;
-    size_t operand = branches ? 1 : 0;
+    info.effectful = info.effectful || hasOwnEffect(*op);
+    if (op->def().structure == Structure::kNone) continue;
+    size_t operand = op->def().structure == Structure::kConditional ? 1 : 0;
     for (const ir::Graph* callee : op->calledGraphs()) {
-      findEffects(*callee, seen);
-      if (effectful_.contains(callee)) effectful_.insert(&graph);
-      for (const ir::Tensor* input : callee->inputs()) {
-        operandsOf_[input].push_back({op, static_cast<int32_t>(operand++)});
-      }
+      findEffects(*callee);
+      info.effectful = info.effectful || of(*callee).effectful;
+      of(*callee).sites.push_back({op, static_cast<int32_t>(operand)});
+      operand += callee->inputs().size();
     }
-    if (hasOwnEffect(*op)) effectful_.insert(&graph);
   }
 }
 
 bool Liveness::hasEffect(const ir::Op& op) const {
   const auto called = op.calledGraphs();
   return hasOwnEffect(op) ||
-         std::any_of(called.begin(), called.end(), [&](auto* g) { return effectful_.contains(g); });
+         std::any_of(called.begin(), called.end(), [&](auto* g) { return of(*g).effectful; });
 }
 
 void Liveness::markOp(const ir::Op& op) {
-  if (ops_.insert(&op).second) opWork_.push_back(&op);
+  auto live = of(op.graph()).ops[&op];
+  if (live) return;
+  live = true;
+  opWork_.push_back(&op);
 }
 
 void Liveness::markTensor(const ir::Tensor& t) {
-  if (tensors_.insert(&t).second) tensorWork_.push_back(&t);
+  auto live = of(t.graph()).tensors[&t];
+  if (live) return;
+  live = true;
+  tensorWork_.push_back(&t);
 }
 
 void Liveness::enter(const ir::Graph& graph) {
-  if (!entered_.insert(&graph).second) return;
+  if (of(graph).entered) return;
+  of(graph).entered = true;
   for (const ir::Op* op : graph.ops()) {
     if (hasEffect(*op)) markOp(*op);
   }
 }
 
 void Liveness::follow(const ir::Op& op) {
-  for (const ir::Graph* callee : op.calledGraphs()) {
-    enter(*callee);
-    if (op.def().structure != Structure::kRepeat) continue;
-    for (const ir::Tensor* t : callee->outputs()) markTensor(*t);  // the next iteration may read any of them
+  if (op.def().structure != Structure::kNone) {
+    for (const ir::Graph* callee : op.calledGraphs()) {
+      enter(*callee);
+      if (op.def().structure != Structure::kRepeat) continue;
+      for (const ir::Tensor* t : callee->outputs())
+        markTensor(*t);  // the next iteration may read any of them
+    }
   }
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     if (op.input(i) != nullptr && reads(op, i)) markTensor(*op.input(i));
@@ -91,31 +110,34 @@ void Liveness::follow(const ir::Op& op) {
 void Liveness::follow(const ir::Tensor& t) {
   if (const ir::Op* op = t.producer(); op != nullptr) {
     markOp(*op);
-    for (const ir::Graph* callee : op->calledGraphs()) {
-      const auto index = static_cast<size_t>(t.producerIndex());
-      if (index < callee->outputs().size()) markTensor(*callee->outputs()[index]);
+    if (op->def().structure != Structure::kNone) {
+      for (const ir::Graph* callee : op->calledGraphs()) {
+        const auto index = static_cast<size_t>(t.producerIndex());
+        if (index < callee->outputs().size()) markTensor(*callee->outputs()[index]);
+      }
     }
   }
-  const auto operands = operandsOf_.find(&t);
-  if (operands == operandsOf_.end()) return;
-  for (const ir::Use& use : operands->second) {
-    const ir::Tensor* operand = use.op->input(static_cast<size_t>(use.index));
-    if (ops_.contains(use.op) && operand != nullptr) markTensor(*operand);
+  const GraphInfo& info = of(t.graph());
+  const int32_t input = info.inputOf[&t];
+  if (input < 0) return;
+  for (const ir::Use& site : info.sites) {
+    const ir::Tensor* operand = site.op->input(static_cast<size_t>(site.index + input));
+    if (operand != nullptr && live(*site.op)) markTensor(*operand);
   }
 }
 
 bool Liveness::reads(const ir::Op& op, size_t i) const {
   switch (op.def().structure) {
     case Structure::kCall:
-      return op.modifies(i) || tensors_.contains(op.calledGraph()->inputs()[i]);
+      return live(*op.calledGraph()->inputs()[i]) || op.modifies(i);
     case Structure::kRepeat: {
       const ir::Graph& body = *op.calledGraph();
-      return i < body.outputs().size() || op.modifies(i) || tensors_.contains(body.inputs()[i]);
+      return i < body.outputs().size() || op.modifies(i) || live(*body.inputs()[i]);
     }
     case Structure::kConditional: {
       if (i == 0) return true;
       const auto [branch, input] = branchInput(op, i);
-      return op.modifies(i) || tensors_.contains(op.calledGraphs()[branch]->inputs()[input]);
+      return op.modifies(i) || live(*op.calledGraphs()[branch]->inputs()[input]);
     }
     default:
       return reads_(op, i);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <unordered_map>
-#include <unordered_set>
+#include <vector>
 
+#include "ir/graph_map.h"
 #include "ir/ir.h"
 
 namespace popxl::analysis {
@@ -16,14 +16,30 @@ class Liveness {
   using Reads = std::function<bool(const ir::Op&, size_t)>;
   Liveness(const ir::Ir& ir, Reads reads);
 
-  bool live(const ir::Op& op) const { return ops_.contains(&op); }
+  bool live(const ir::Op& op) const { return of(op.graph()).ops[&op]; }
   /// Whether anything reads the value of this tensor.
-  bool live(const ir::Tensor& t) const { return tensors_.contains(&t); }
+  bool live(const ir::Tensor& t) const { return of(t.graph()).tensors[&t]; }
   /// Whether op needs operand i; for a call, whether the called graph does.
   bool reads(const ir::Op& op, size_t i) const;
 
  private:
-  void findEffects(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& seen);
+  /// What is known of one graph.
+  struct GraphInfo {
+    explicit GraphInfo(const ir::Graph& graph)
+        : ops(graph, false), tensors(graph, false), inputOf(graph, -1) {}
+    bool visited = false;            // findEffects has seen it
+    bool effectful = false;          // a call of it has an effect
+    bool entered = false;            // called by a live op, or the main graph
+    ir::OpMap<bool> ops;             // live ones
+    ir::TensorMap<bool> tensors;     // live ones
+    ir::TensorMap<int32_t> inputOf;  // position of a graph input
+    /// Where it is called: the operand that stands for its first input.
+    std::vector<ir::Use> sites;
+  };
+
+  GraphInfo& of(const ir::Graph& graph) { return graphs_[static_cast<size_t>(graph.index())]; }
+  const GraphInfo& of(const ir::Graph& graph) const { return graphs_[static_cast<size_t>(graph.index())]; }
+  void findEffects(const ir::Graph& graph);
   bool hasEffect(const ir::Op& op) const;
   void markOp(const ir::Op& op);
   void markTensor(const ir::Tensor& t);
@@ -32,12 +48,7 @@ class Liveness {
   void follow(const ir::Tensor& t);
 
   Reads reads_;
-  std::unordered_set<const ir::Graph*> effectful_;
-  std::unordered_set<const ir::Graph*> entered_;  // called by a live op, or the main graph
-  std::unordered_set<const ir::Op*> ops_;
-  std::unordered_set<const ir::Tensor*> tensors_;
-  /// Operands of call sites by the graph input that they stand for.
-  std::unordered_map<const ir::Tensor*, std::vector<ir::Use>> operandsOf_;
+  std::vector<GraphInfo> graphs_;  // by index
   std::vector<const ir::Op*> opWork_;
   std::vector<const ir::Tensor*> tensorWork_;
 };

@@ -37,8 +37,9 @@ struct Group {
 
 class Fuser {
  public:
-  Fuser(const std::vector<ir::Op*>& order, const StorageMap& storages, const analysis::Liveness& liveness)
-      : order_(order), storages_(storages), liveness_(liveness) {
+  Fuser(const ir::Graph& graph, const std::vector<ir::Op*>& order, const StorageMap& storages,
+        const analysis::Liveness& liveness)
+      : order_(order), storages_(storages), liveness_(liveness), pendingUses_(graph, 0) {
     for (const ir::Op* op : order) {
       for (const ir::Tensor* t : op->inputs()) {
         if (t != nullptr) ++pendingUses_[t];
@@ -259,7 +260,7 @@ class Fuser {
   const std::vector<ir::Op*>& order_;
   const StorageMap& storages_;
   const analysis::Liveness& liveness_;
-  std::unordered_map<const ir::Tensor*, int64_t> pendingUses_;
+  ir::TensorMap<int64_t> pendingUses_;
   const bool alone_ = fusionDisabled();
   Groups open_;
   int64_t nextGroup_ = 0;
@@ -285,9 +286,9 @@ Shape spaceOf(const ir::Op& op) {
   return space;
 }
 
-std::vector<Step> fuse(const std::vector<ir::Op*>& order, const StorageMap& storages,
+std::vector<Step> fuse(const ir::Graph& graph, const std::vector<ir::Op*>& order, const StorageMap& storages,
                        const analysis::Liveness& liveness) {
-  return Fuser(order, storages, liveness).run();
+  return Fuser(graph, order, storages, liveness).run();
 }
 
 }  // namespace popxl::compile

@@ -15,7 +15,7 @@ struct Step {
 
 /// Cuts ordered live ops into steps. Elementwise ops of one shape are fused with their producers where
 /// nothing in between reads or writes what the move would change. Views that move no data make no step.
-std::vector<Step> fuse(const std::vector<ir::Op*>& order, const StorageMap& storages,
+std::vector<Step> fuse(const ir::Graph& graph, const std::vector<ir::Op*>& order, const StorageMap& storages,
                        const analysis::Liveness& liveness);
 
 /// The positions that an elementwise op computes: the shape of its results, or what it reduces.

@@ -44,7 +44,7 @@ GraphLowering::GraphLowering(const ir::Graph& graph, const LowerContext& context
       order_(liveOrder(graph, context.liveness)),
       storageMap_(std::in_place, graph, order_, context.liveness),
       storages_(*storageMap_),
-      steps_(fuse(order_, storages_, context.liveness)) {
+      steps_(fuse(graph, order_, storages_, context.liveness)) {
   mergedInto_.assign(storages_.buffers().size(), -1);
 }
 

@@ -31,6 +31,12 @@ class GraphLowering {
     int32_t step;
   };
 
+  /// What a callee changed of a by-reference operand that had to be copied for it.
+  struct CopyBack {
+    size_t operand;
+    Ref from;
+  };
+
   // lowering.cpp
   void findBufferUses();
   void chooseResultBuffers();
@@ -62,12 +68,11 @@ class GraphLowering {
   void lowerCall(const ir::Op& op);
   void lowerRepeat(const ir::Op& op);
   void lowerConditional(const ir::Op& op);
-  bool writesInput(const ir::Graph& callee, size_t input) const;
-  Ref argument(const ir::Op& op, size_t operand, const ir::Graph& callee, size_t input, bool callWrites,
-               std::vector<size_t>& copyBack);
-  std::vector<Ref> resultRefs(const ir::Op& op, const ir::Graph& callee);
-  void copyBackByRef(const ir::Op& op, const std::vector<Ref>& arguments, const std::vector<size_t>& operands,
-                     const std::vector<size_t>& copyBack);
+  const Code& codeOf(const ir::Graph& callee) const;
+  Ref argument(const ir::Op& op, size_t operand, const Code& callee, size_t input, bool callWrites,
+               std::vector<CopyBack>& copyBack);
+  void addResultRefs(const ir::Op& op, const ir::Graph& callee, std::vector<Ref>& refs);
+  void copyBackByRef(const ir::Op& op, const std::vector<CopyBack>& copyBack);
 
   // plan_memory.cpp
   void planMemory(Code& code);

@@ -54,7 +54,7 @@ void GraphLowering::planMemory(Code& code) {
   std::vector<int64_t> offsets(n, 0);
   for (size_t i = 0; i < buffers.size(); ++i) offsets[buffers[i]] = plan.offsets[i];
   code.frameBytes = plan.peak;
-  code.liveLowerBound = algo::liveLowerBound(intervals);
+  code.liveLowerBound = plan.lowerBound;
   for (Draft& draft : drafts_) {
     patch(draft, offsets);
     code.instructions.push_back(std::move(draft.instruction));

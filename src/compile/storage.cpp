@@ -9,10 +9,15 @@
 namespace popxl::compile {
 StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order,
                        const analysis::Liveness& liveness)
-    : graph_(graph), order_(order), liveness_(liveness) {
-  for (const ir::Op* op : order) {
-    if (const int32_t operand = passedOperand(*op); operand >= 0) passed_[op] = operand;
-  }
+    : graph_(graph),
+      order_(order),
+      liveness_(liveness),
+      storages_(graph),
+      free_(graph, false),
+      passed_(graph, -1),
+      lastUse_(graph, -1),
+      groupOf_(graph, -1) {
+  for (const ir::Op* op : order) passed_[op] = passedOperand(*op);
   findWrites();
   findLastUses();
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -25,8 +30,12 @@ StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order
 
 int32_t StorageMap::sharedOperand(const ir::Op& op) const {
   if (op.def().view != nullptr) return 0;
-  const auto it = passed_.find(&op);
-  return it == passed_.end() ? -1 : it->second;
+  return passed_[&op];
+}
+
+const Storage& StorageMap::at(const ir::Tensor* t) const {
+  POPXL_ASSERT(has(t), "tensor {} has no storage", t->id());
+  return storages_[t];
 }
 
 int32_t StorageMap::addBuffer(Buffer b) {
@@ -38,9 +47,11 @@ int32_t StorageMap::addBuffer(Buffer b) {
 void StorageMap::findWrites() {
   algo::DisjointSets sets;
   const auto indexOf = [&](const ir::Tensor* t) {
-    const auto [it, fresh] = groupOf_.emplace(t, sets.size());
-    if (fresh) sets.add();
-    return it->second;
+    if (groupOf_[t] < 0) {
+      groupOf_[t] = sets.size();
+      sets.add();
+    }
+    return groupOf_[t];
   };
   for (const ir::Op* op : order_) {
     if (const int32_t shared = sharedOperand(*op); shared >= 0) {
@@ -51,15 +62,20 @@ void StorageMap::findWrites() {
                  indexOf(op->input(static_cast<size_t>(a.input))));
     }
   }
-  for (auto& [t, group] : groupOf_) group = sets.find(group);
+  if (sets.size() == 0) return;
   for (size_t n = 0; n < order_.size(); ++n) {
     for (size_t i = 0; i < order_[n]->inputs().size(); ++i) {
       const ir::Tensor* t = order_[n]->input(i);
       if (t == nullptr || !order_[n]->modifies(i)) continue;
-      if (const auto it = groupOf_.find(t); it != groupOf_.end()) {
-        writes_[it->second].push_back(static_cast<int32_t>(n));
-      }
+      if (groupOf_[t] >= 0) writes_[sets.find(groupOf_[t])].push_back(static_cast<int32_t>(n));
     }
+  }
+  const auto settle = [&](const ir::Tensor* t) {
+    if (t != nullptr && groupOf_[t] >= 0) groupOf_[t] = sets.find(groupOf_[t]);
+  };
+  for (const ir::Op* op : order_) {
+    std::for_each(op->inputs().begin(), op->inputs().end(), settle);
+    std::for_each(op->outputs().begin(), op->outputs().end(), settle);
   }
 }
 
@@ -71,34 +87,31 @@ void StorageMap::findLastUses() {
     int32_t until = n;
     if (sharedOperand(op) >= 0 || !op.aliases().empty()) {
       for (const ir::Tensor* t : op.outputs()) {
-        if (const auto it = lastUse_.find(t); it != lastUse_.end()) until = std::max(until, it->second);
+        until = std::max(until, lastUse_[t]);
       }
     }
     for (const ir::Tensor* t : op.inputs()) {
-      if (t == nullptr) continue;
-      const auto [it, fresh] = lastUse_.emplace(t, until);
-      if (!fresh) it->second = std::max(it->second, until);
+      if (t != nullptr) lastUse_[t] = std::max(lastUse_[t], until);
     }
   }
 }
 
 bool StorageMap::isWrittenBetween(const ir::Tensor* t, int32_t after, int32_t upTo) const {
-  const auto group = groupOf_.find(t);
-  if (group == groupOf_.end()) return false;
-  const auto it = writes_.find(group->second);
+  if (groupOf_[t] < 0) return false;
+  const auto it = writes_.find(groupOf_[t]);
   if (it == writes_.end()) return false;
   const auto next = std::upper_bound(it->second.begin(), it->second.end(), after);
   return next != it->second.end() && *next <= upTo;
 }
 
 const Storage& StorageMap::storageOf(const ir::Tensor* t) {
-  const auto it = storages_.find(t);
-  if (it != storages_.end()) return it->second;
+  Storage& storage = storages_[t];
+  if (storage.buffer >= 0) return storage;
   POPXL_ASSERT(t->isPersistent(), "tensor {} is used before it is made", t->id());
   const auto kind =
       t->kind() == ir::TensorKind::kVariable ? Buffer::Kind::kVariable : Buffer::Kind::kConstant;
-  const int32_t buffer = addBuffer({kind, t->type().bytes(), 0, t});
-  return storages_.emplace(t, Storage{buffer, Layout(t->dtype(), t->shape()), 0}).first->second;
+  storage = {addBuffer({kind, t->type().bytes(), 0, t}), Layout(t->dtype(), t->shape()), 0};
+  return storage;
 }
 
 void StorageMap::placeOwn(const ir::Tensor* t) {
@@ -109,8 +122,7 @@ void StorageMap::placeOwn(const ir::Tensor* t) {
 /// Makes the result of an op share its operand's memory if that is right; true when it does.
 bool StorageMap::placeShared(const ir::Op& op, int32_t position) {
   const Storage source = storageOf(op.input(static_cast<size_t>(sharedOperand(op))));
-  const auto last = lastUse_.find(op.output());
-  const int32_t until = last == lastUse_.end() ? position : last->second;
+  const int32_t until = std::max(position, lastUse_[op.output()]);
   const bool mustShare = op.inplace();
   if (!mustShare && isWrittenBetween(op.output(), position, until)) return false;
   if (op.def().view == nullptr) {
@@ -138,7 +150,7 @@ void StorageMap::place(const ir::Op& op, int32_t position) {
   }
   if (sharedOperand(op) >= 0) {
     if (placeShared(op, position)) {
-      free_.insert(&op);
+      free_[&op] = true;
     } else {
       placeOwn(op.output());
     }

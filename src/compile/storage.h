@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "analysis/live.h"
+#include "ir/graph_map.h"
 #include "ir/ir.h"
 
 namespace popxl::compile {
@@ -34,10 +35,10 @@ class StorageMap {
  public:
   StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness);
 
-  const Storage& at(const ir::Tensor* t) const { return storages_.at(t); }
-  bool has(const ir::Tensor* t) const { return storages_.contains(t); }
+  const Storage& at(const ir::Tensor* t) const;
+  bool has(const ir::Tensor* t) const { return storages_[t].buffer >= 0; }
   /// Whether this op moves no data: a view, or an op that passes an operand on as it is.
-  bool isFree(const ir::Op* op) const { return free_.contains(op); }
+  bool isFree(const ir::Op* op) const { return free_[op]; }
   /// The operand whose memory the result of an op may be though the op does not work in place; -1: none.
   int32_t sharedOperand(const ir::Op& op) const;
   std::vector<Buffer>& buffers() { return buffers_; }
@@ -57,11 +58,11 @@ class StorageMap {
   const std::vector<ir::Op*>& order_;
   const analysis::Liveness& liveness_;
   std::vector<Buffer> buffers_;
-  std::unordered_map<const ir::Tensor*, Storage> storages_;
-  std::unordered_set<const ir::Op*> free_;
-  std::unordered_map<const ir::Op*, int32_t> passed_;         // elementwise ops that pass an operand on
-  std::unordered_map<const ir::Tensor*, int32_t> lastUse_;    // through views
-  std::unordered_map<const ir::Tensor*, int32_t> groupOf_;    // tensors that may share memory
+  ir::TensorMap<Storage> storages_;
+  ir::OpMap<bool> free_;
+  ir::OpMap<int32_t> passed_;       // the operand that an elementwise op passes on, or -1
+  ir::TensorMap<int32_t> lastUse_;  // through views; -1: none
+  ir::TensorMap<int32_t> groupOf_;  // tensors that may share memory; -1: shares with none
   std::unordered_map<int32_t, std::vector<int32_t>> writes_;  // positions of writes, by group
 };
 

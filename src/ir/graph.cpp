@@ -65,7 +65,7 @@ std::string Graph::uniqueName(std::string_view base) {
   const bool looksGenerated = wanted.find("__t") != std::string_view::npos;
   namesLookGenerated_ = namesLookGenerated_ || looksGenerated;
   std::string name(wanted);
-  if (baseNames_.insert(name).second && (!looksGenerated || find(name) == nullptr)) return name;
+  if (ownBaseNames().insert(name).second && (!looksGenerated || find(name) == nullptr)) return name;
   do {
     name = fmt::format("{}__t{}", wanted, ir_->nextTensorNumber());
   } while (namesLookGenerated_ && find(name) != nullptr);
@@ -75,13 +75,24 @@ std::string Graph::uniqueName(std::string_view base) {
 void Graph::rename(Tensor* t, std::string_view base) {
   find(t->name_);  // completes the index
   byName_.erase(t->name_);
-  baseNames_.erase(t->name_);
+  ownBaseNames().erase(t->name_);
   t->name_ = uniqueName(base);
   byName_.emplace(t->name_, t);
 }
 
 Tensor* Graph::newTensor(std::string name, TensorType type, TensorKind kind) {
-  return &tensorStore_.emplace_back(*this, std::move(name), std::move(type), kind);
+  const auto index = static_cast<int32_t>(tensorStore_.size());
+  return &tensorStore_.emplace_back(*this, index, std::move(name), std::move(type), kind);
+}
+
+Op& Graph::newOp(const OpDef& def, int64_t id) {
+  return opStore_.emplace_back(*this, static_cast<int32_t>(opStore_.size()), def, id);
+}
+
+/// The base names in use, to be changed: a clone that shares them keeps them as they are.
+std::unordered_set<std::string>& Graph::ownBaseNames() {
+  if (baseNames_.use_count() > 1) baseNames_ = std::make_shared<std::unordered_set<std::string>>(*baseNames_);
+  return *baseNames_;
 }
 
 Tensor* Graph::addInput(std::string_view name, TensorType type, bool byRef) {
@@ -175,7 +186,7 @@ std::vector<Attr> completeAttrs(const OpDef& def, std::vector<Attr> attrs) {
 
 Op* Graph::addOp(const OpDef& def, OpRequest request) {
   std::vector<TensorType> types;
-  Op& op = opStore_.emplace_back(*this, def, ir_->counters().op);
+  Op& op = newOp(def, ir_->counters().op);
   try {
     checkOperands(def, request);
     op.attrs_ = completeAttrs(def, std::move(request.attrs));
@@ -267,8 +278,9 @@ void Graph::sortOps() {
   std::sort(ops_.begin(), ops_.end(), [](const Op* a, const Op* b) { return a->id() < b->id(); });
 }
 
-void Graph::copyFrom(const Graph& other, const std::unordered_map<const Graph*, Graph*>& graphs) {
-  std::unordered_map<const Tensor*, Tensor*> tensors;
+std::vector<Tensor*> Graph::copyFrom(const Graph& other, const std::vector<Graph*>& graphs) {
+  std::vector<Tensor*> tensors(other.tensorStore_.size(), nullptr);
+  const auto copyOf = [&](const Tensor* t) { return tensors[static_cast<size_t>(t->index_)]; };
   for (const Tensor& t : other.tensorStore_) {
     if (t.erased_) continue;
     Tensor* copy = newTensor(t.name_, t.type_, t.kind_);
@@ -276,37 +288,47 @@ void Graph::copyFrom(const Graph& other, const std::unordered_map<const Graph*, 
     copy->loc_ = t.loc_;
     copy->data_ = t.data_;
     copy->settings_ = t.settings_;
-    tensors.emplace(&t, copy);
+    copy->uses_.reserve(t.uses_.size());
+    tensors[static_cast<size_t>(t.index_)] = copy;
   }
-  std::unordered_map<const Op*, Op*> ops;
+  std::vector<Op*> ops(other.opStore_.size(), nullptr);
+  ops_.reserve(other.ops_.size());
   for (const Op* op : other.ops_) {
-    Op& copy = opStore_.emplace_back(*this, *op->def_, op->id_);
+    Op& copy = newOp(*op->def_, op->id_);
     copy.inplace_ = op->inplace_;
     copy.attrs_ = op->attrs_;
     for (Attr& a : copy.attrs_) {
-      if (auto* graph = std::get_if<Graph*>(&a)) *graph = graphs.at(*graph);
+      if (auto* graph = std::get_if<Graph*>(&a)) *graph = graphs[static_cast<size_t>((*graph)->index_)];
     }
     copy.declaredModified_ = op->declaredModified_;
     copy.settings_ = op->settings_;
     copy.loc_ = op->loc_;
-    for (const Tensor* t : op->inputs_) copy.addInput(t == nullptr ? nullptr : tensors.at(t));
+    copy.inputs_.reserve(op->inputs_.size());
+    for (const Tensor* t : op->inputs_) {
+      copy.inputs_.push_back(t == nullptr ? nullptr : copyOf(t));
+      if (t != nullptr) copyOf(t)->uses_.push_back({&copy, static_cast<int32_t>(copy.inputs_.size()) - 1});
+    }
+    copy.outputs_.reserve(op->outputs_.size());
     for (const Tensor* t : op->outputs_) {
-      Tensor* out = tensors.at(t);
+      Tensor* out = copyOf(t);
       out->producer_ = &copy;
       out->producerIndex_ = t->producerIndex_;
       copy.outputs_.push_back(out);
     }
     ops_.push_back(&copy);
-    ops.emplace(op, &copy);
+    ops[static_cast<size_t>(op->index_)] = &copy;
   }
   for (const Op* op : other.ops_) {
-    for (const Op* before : op->after_) ops.at(op)->addAfter(ops.at(before));
+    for (const Op* before : op->after_) {
+      ops[static_cast<size_t>(op->index_)]->addAfter(ops[static_cast<size_t>(before->index_)]);
+    }
   }
-  for (const Tensor* t : other.inputs_) inputs_.push_back(tensors.at(t));
-  for (const Tensor* t : other.outputs_) outputs_.push_back(tensors.at(t));
+  for (const Tensor* t : other.inputs_) inputs_.push_back(copyOf(t));
+  for (const Tensor* t : other.outputs_) outputs_.push_back(copyOf(t));
   canBeDifferentiated_ = other.canBeDifferentiated_;
   baseNames_ = other.baseNames_;
   namesLookGenerated_ = other.namesLookGenerated_;
+  return tensors;
 }
 
 }  // namespace popxl::ir

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,12 +27,13 @@ struct OpRequest {
 /// only.
 class Graph {
  public:
-  Graph(Ir& ir, std::string id) : ir_(&ir), id_(std::move(id)) {}
+  Graph(Ir& ir, int32_t index, std::string id) : ir_(&ir), index_(index), id_(std::move(id)) {}
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
   Ir& ir() const { return *ir_; }
   const std::string& id() const { return id_; }  ///< "" for the main graph
+  int32_t index() const { return index_; }       ///< counts up over the Ir, the main graph is 0
   std::string displayName() const { return id_.empty() ? "main" : id_; }
   bool isMain() const { return id_.empty(); }
 
@@ -39,8 +41,10 @@ class Graph {
   const std::vector<Tensor*>& outputs() const { return outputs_; }
   const std::vector<Op*>& ops() const { return ops_; }  ///< in order of creation
   std::vector<Tensor*> tensors() const;                 ///< in order of creation, removed ones left out
-  Tensor* find(std::string_view name) const;            ///< by name without scope; null when there is none
-  Tensor* findById(std::string_view id) const;          ///< by full id
+  size_t numTensorSlots() const { return tensorStore_.size(); }  ///< above every Tensor::index()
+  size_t numOpSlots() const { return opStore_.size(); }          ///< above every Op::index()
+  Tensor* find(std::string_view name) const;    ///< by name without scope; null when there is none
+  Tensor* findById(std::string_view id) const;  ///< by full id
 
   /// Base name if it is still free in this graph, else name__t{N} with the Ir's counter.
   std::string uniqueName(std::string_view base);
@@ -87,17 +91,22 @@ class Graph {
   friend class Op;
   friend class Ir;
   Tensor* newTensor(std::string name, TensorType type, TensorKind kind);
+  Op& newOp(const OpDef& def, int64_t id);
+  std::unordered_set<std::string>& ownBaseNames();
   void checkOperands(const OpDef& def, const OpRequest& request) const;
-  void copyFrom(const Graph& other, const std::unordered_map<const Graph*, Graph*>& graphs);
+  /// Returns the copy of each tensor, by its index in the other graph.
+  std::vector<Tensor*> copyFrom(const Graph& other, const std::vector<Graph*>& graphs);
 
   Ir* ir_;
+  int32_t index_;
   std::string id_;
   bool canBeDifferentiated_ = true;
   std::vector<Tensor*> inputs_, outputs_;
   std::vector<Op*> ops_;
   std::deque<Op> opStore_;
   std::deque<Tensor> tensorStore_;
-  std::unordered_set<std::string> baseNames_;
+  std::shared_ptr<std::unordered_set<std::string>> baseNames_ =
+      std::make_shared<std::unordered_set<std::string>>();  // shared with clones until written
   mutable std::unordered_map<std::string_view, Tensor*> byName_;
   mutable size_t indexed_ = 0;
   bool namesLookGenerated_ = false;  // some base name contains "__t"

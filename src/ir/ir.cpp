@@ -25,7 +25,7 @@ std::atomic<int64_t> nextIrId{0};
 }  // namespace
 
 Ir::Ir(const OpTable& table) : id_(nextIrId++), table_(&table) {
-  graphs_.push_back(std::make_unique<Graph>(*this, ""));
+  graphs_.push_back(std::make_unique<Graph>(*this, 0, ""));
   graphById_.emplace("", graphs_.front().get());
 }
 
@@ -72,7 +72,7 @@ Graph& Ir::createGraph(std::string_view base) {
 
 Graph& Ir::createGraphWithId(std::string id) {
   if (findGraph(id) != nullptr) fail(ErrorKind::kValue, "there is already a graph named `{}`", id);
-  graphs_.push_back(std::make_unique<Graph>(*this, id));
+  graphs_.push_back(std::make_unique<Graph>(*this, static_cast<int32_t>(graphs_.size()), id));
   graphById_.emplace(std::move(id), graphs_.back().get());
   return *graphs_.back();
 }
@@ -118,12 +118,18 @@ void Ir::setCounters(const Counters& c) {
 
 std::shared_ptr<Ir> Ir::clone() const {
   auto copy = create(*table_);
-  std::unordered_map<const Graph*, Graph*> graphs;
-  for (const Graph* g : this->graphs())
-    graphs[g] = g->isMain() ? &copy->mainGraph() : &copy->createGraphWithId(g->id());
-  for (const Graph* g : this->graphs()) graphs[g]->copyFrom(*g, graphs);
+  std::vector<Graph*> graphs(graphs_.size(), nullptr);  // the copy of each, by index
+  const std::vector<Graph*> present = this->graphs();
+  for (const Graph* g : present) {
+    graphs[static_cast<size_t>(g->index())] =
+        g->isMain() ? &copy->mainGraph() : &copy->createGraphWithId(g->id());
+  }
+  const std::vector<Tensor*> mainTensors = copy->mainGraph().copyFrom(mainGraph(), graphs);
+  for (const Graph* g : present) {
+    if (!g->isMain()) graphs[static_cast<size_t>(g->index())]->copyFrom(*g, graphs);
+  }
   for (const Stream& s : streams_) {
-    copy->streams_.push_back({copy->mainGraph().find(s.tensor->name()), s.direction});
+    copy->streams_.push_back({mainTensors[static_cast<size_t>(s.tensor->index())], s.direction});
   }
   for (const auto& b : remoteBuffers_) copy->remoteBuffers_.push_back(std::make_unique<RemoteBuffer>(*b));
   copy->options_ = options_;

@@ -93,9 +93,9 @@ bool Op::modifies(size_t input) const {
   const auto index = static_cast<int32_t>(input);
   switch (def_->structure) {
     case Structure::kCall: {
-      if (std::binary_search(declaredModified_.begin(), declaredModified_.end(), index)) return true;
-      const Graph& callee = *calledGraph();
-      return input < callee.inputs().size() && callee.inputs()[input]->byRef();
+      const std::vector<Tensor*>& wanted = calledGraph()->inputs();
+      return (input < wanted.size() && wanted[input]->byRef()) ||
+             std::binary_search(declaredModified_.begin(), declaredModified_.end(), index);
     }
     case Structure::kRepeat: {
       if (std::binary_search(declaredModified_.begin(), declaredModified_.end(), index)) return true;

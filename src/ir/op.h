@@ -14,13 +14,15 @@ namespace popxl::ir {
 /// One op of a graph: what it is (the table's entry), operands, results and attributes.
 class Op {
  public:
-  Op(Graph& graph, const OpDef& def, int64_t id) : graph_(&graph), def_(&def), id_(id) {}
+  Op(Graph& graph, int32_t index, const OpDef& def, int64_t id)
+      : graph_(&graph), index_(index), def_(&def), id_(id) {}
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
 
   Graph& graph() const { return *graph_; }
   const OpDef& def() const { return *def_; }
-  int64_t id() const { return id_; }  ///< counts up over the whole Ir in order of creation
+  int64_t id() const { return id_; }        ///< counts up over the whole Ir in order of creation
+  int32_t index() const { return index_; }  ///< counts up over the graph, see OpMap
   bool inplace() const { return inplace_; }
   std::string name() const {
     return inplace_ && !def_->alwaysInplace ? def_->inplaceName() : std::string(def_->name);
@@ -84,6 +86,7 @@ class Op {
  private:
   friend class Graph;
   Graph* graph_;
+  int32_t index_;
   const OpDef* def_;
   int64_t id_;
   bool inplace_ = false, erased_ = false;

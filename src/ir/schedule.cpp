@@ -1,11 +1,10 @@
 #include "algo/schedule.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "algo/regions.h"
 #include "base/error.h"
-#include "ir/graph.h"
+#include "ir/graph_map.h"
 
 namespace popxl::ir {
 namespace {
@@ -13,8 +12,9 @@ namespace {
 /// Ops of one execution context as a scheduling problem on integers.
 class ContextProblem {
  public:
-  ContextProblem(const Graph& graph, const std::vector<Op*>& ops) : graph_(graph), ops_(ops) {
-    for (size_t i = 0; i < ops.size(); ++i) opIndex_.emplace(ops[i], static_cast<int32_t>(i));
+  ContextProblem(const Graph& graph, const std::vector<Op*>& ops)
+      : graph_(graph), ops_(ops), opIndex_(graph, -1), tensorIndex_(graph, -1) {
+    for (size_t i = 0; i < ops.size(); ++i) opIndex_[ops[i]] = static_cast<int32_t>(i);
   }
 
   std::vector<Op*> solve() {
@@ -30,9 +30,12 @@ class ContextProblem {
 
  private:
   int32_t indexOf(const Tensor* t) {
-    const auto [it, fresh] = tensorIndex_.emplace(t, static_cast<int32_t>(tensors_.size()));
-    if (fresh) tensors_.push_back(t);
-    return it->second;
+    int32_t& index = tensorIndex_[t];
+    if (index < 0) {
+      index = static_cast<int32_t>(tensors_.size());
+      tensors_.push_back(t);
+    }
+    return index;
   }
 
   void addOps() {
@@ -47,9 +50,7 @@ class ContextProblem {
       for (const Tensor* t : op->outputs()) row.push_back(indexOf(t));
       problem_.outputs.addRow(row);
       for (const Op* before : op->after()) {
-        if (const auto it = opIndex_.find(before); it != opIndex_.end()) {
-          problem_.constraints.push_back({it->second, opIndex_.at(op)});
-        }
+        if (opIndex_[before] >= 0) problem_.constraints.push_back({opIndex_[before], opIndex_[op]});
       }
     }
   }
@@ -58,8 +59,8 @@ class ContextProblem {
     algo::DisjointSets groups(static_cast<int32_t>(tensors_.size()));
     for (const Op* op : ops_) {
       for (const Alias& alias : op->aliases()) {
-        groups.unite(tensorIndex_.at(op->output(static_cast<size_t>(alias.output))),
-                     tensorIndex_.at(op->input(static_cast<size_t>(alias.input))));
+        groups.unite(tensorIndex_[op->output(static_cast<size_t>(alias.output))],
+                     tensorIndex_[op->input(static_cast<size_t>(alias.input))]);
       }
     }
     const size_t n = tensors_.size();
@@ -72,14 +73,12 @@ class ContextProblem {
       problem_.bytes[buffer] =
           std::max(problem_.bytes[buffer], std::max<int64_t>(tensors_[i]->type().bytes(), 0));
       const Op* producer = tensors_[i]->producer();
-      if (producer == nullptr || !opIndex_.contains(producer))
-        problem_.storage[buffer] = algo::Storage::kExternal;
+      if (producer == nullptr || opIndex_[producer] < 0) problem_.storage[buffer] = algo::Storage::kExternal;
     }
     for (const Tensor* t : graph_.outputs()) {
-      const auto it = tensorIndex_.find(t);
-      if (it == tensorIndex_.end()) continue;
-      auto& storage =
-          problem_.storage[static_cast<size_t>(problem_.bufferOf[static_cast<size_t>(it->second)])];
+      const int32_t index = tensorIndex_[t];
+      if (index < 0) continue;
+      auto& storage = problem_.storage[static_cast<size_t>(problem_.bufferOf[static_cast<size_t>(index)])];
       if (storage == algo::Storage::kTemporary) storage = algo::Storage::kKept;
     }
   }
@@ -95,8 +94,8 @@ class ContextProblem {
 
   const Graph& graph_;
   const std::vector<Op*>& ops_;
-  std::unordered_map<const Op*, int32_t> opIndex_;
-  std::unordered_map<const Tensor*, int32_t> tensorIndex_;
+  OpMap<int32_t> opIndex_;  // -1: of another context
+  TensorMap<int32_t> tensorIndex_;
   std::vector<const Tensor*> tensors_;
   algo::ScheduleProblem problem_;
 };

@@ -18,12 +18,13 @@ struct Use {
 /// A value in a graph. Made by Graph only; lives as long as its Ir, also after it was removed from its graph.
 class Tensor {
  public:
-  Tensor(Graph& graph, std::string name, TensorType type, TensorKind kind)
-      : graph_(&graph), name_(std::move(name)), type_(std::move(type)), kind_(kind) {}
+  Tensor(Graph& graph, int32_t index, std::string name, TensorType type, TensorKind kind)
+      : graph_(&graph), index_(index), name_(std::move(name)), type_(std::move(type)), kind_(kind) {}
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
   Graph& graph() const { return *graph_; }
+  int32_t index() const { return index_; }           ///< counts up over the graph, see TensorMap
   const std::string& name() const { return name_; }  ///< without the graph's scope
   std::string id() const;                            ///< graph scope + '/' + name
   const TensorType& type() const { return type_; }
@@ -55,6 +56,7 @@ class Tensor {
   friend class Graph;
   friend class Op;
   Graph* graph_;
+  int32_t index_;
   std::string name_;
   TensorType type_;
   TensorKind kind_;
