@@ -7,7 +7,8 @@ import numpy as np
 import popxl
 import popxl.ops as ops
 import popxl.transforms as transforms
-from work import Work
+import resnet
+from work import Arrays, TrainingStep, Work
 
 RATE = 0.01
 
@@ -20,8 +21,8 @@ def inputs_of(work: Work) -> dict[str, popxl.Tensor]:
     return {name: popxl.graph_input(value.shape, popxl.float32, name) for name, value in work.weights.items()}
 
 
-def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor]) -> Callable[[], float]:
-    """A training step of a network with softmax cross-entropy; returns the loss before the step."""
+def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor]) -> TrainingStep:
+    """A training step of a network with softmax cross-entropy."""
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
         x = popxl.h2d_stream(work.data["x"].shape, popxl.float32, "x")
@@ -47,17 +48,22 @@ def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor
     session = popxl.Session(ir, "cpu")
     session.__enter__()
     feed = {x: work.data["x"], labels: work.data["labels"]}
-    return lambda: float(session.run(feed)[result])
+
+    def read() -> Arrays:
+        values = session.get_tensors_data(variables.values())
+        return {name: values[variable] for name, variable in variables.items()}
+
+    return TrainingStep(lambda: float(session.run(feed)[result]), read)
 
 
-def mlp(work: Work) -> Callable[[], float]:
+def mlp(work: Work) -> TrainingStep:
     def network(x: popxl.Tensor, w: dict) -> popxl.Tensor:
         return ops.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
 
     return _classifier(work, network)
 
 
-def lenet(work: Work) -> Callable[[], float]:
+def lenet(work: Work) -> TrainingStep:
     def network(x: popxl.Tensor, w: dict) -> popxl.Tensor:
         for i in range(2):
             x = ops.max_pool(ops.relu(ops.conv(x, w[f"c{i}"]) + w[f"d{i}"]), (2, 2), stride=(2, 2))
@@ -85,7 +91,7 @@ def encoder_layer(x: popxl.Tensor, w: dict, heads: int) -> popxl.Tensor:
     return norm(x + (up @ w["down"] + w["down_b"]), w["n1"], w["n1_b"])
 
 
-def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
+def encoder(work: Work) -> Callable[[], Arrays]:
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
         streams = {n: popxl.h2d_stream(work.data[n].shape, popxl.float32, n) for n in ("x", "dy")}
@@ -118,3 +124,22 @@ def encoder(work: Work) -> Callable[[], dict[str, np.ndarray]]:
         return {name: arrays[stream] for name, stream in outputs.items()}
 
     return step
+
+
+def resnet_forward(work: Work) -> Callable[[], Arrays]:
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        x = popxl.h2d_stream(work.data["x"].shape, popxl.float32, "x")
+        y = resnet.network(ops.host_load(x), variables_of(work), resnet.batch_norm)
+        result = popxl.d2h_stream(y.shape, popxl.float32, "y")
+        ops.host_store(result, y)
+    session = popxl.Session(ir, "cpu")
+    session.__enter__()
+    return lambda: {"y": session.run({x: work.data["x"]})[result]}
+
+
+resnet_forward_8 = resnet_forward
+
+
+def resnet_step(work: Work) -> TrainingStep:
+    return _classifier(work, lambda x, w: resnet.network(x, w, resnet.group_norm))

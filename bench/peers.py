@@ -1,10 +1,11 @@
-"""The same work in PyTorch (eager) and JAX (jit). Functions return steps as in ours.py."""
+"""The same work in PyTorch (eager and compiled) and JAX (jit). Functions return steps as in ours.py."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from work import Work
+import resnet
+from work import Arrays, TrainingStep, Work
 
 RATE = 0.01
 
@@ -22,26 +23,30 @@ class Torch:
     def _parameters(self, work: Work) -> dict:
         return {n: self.torch.from_numpy(v.copy()).requires_grad_() for n, v in work.weights.items()}
 
-    def _classifier(self, work: Work, network: Callable) -> Callable[[], float]:
+    def _compile(self, function: Callable) -> Callable:
+        return function
+
+    def _classifier(self, work: Work, network: Callable) -> TrainingStep:
         torch = self.torch
         w = self._parameters(work)
         optimizer = torch.optim.SGD(w.values(), lr=RATE)
         x = torch.from_numpy(work.data["x"])
         labels = torch.from_numpy(work.data["labels"]).long()
+        loss_of = self._compile(lambda x, w: torch.nn.functional.cross_entropy(network(x, w), labels))
 
         def step() -> float:
             optimizer.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.cross_entropy(network(x, w), labels)
+            loss = loss_of(x, w)
             loss.backward()
             optimizer.step()
             return loss.item()
 
-        return step
+        return TrainingStep(step, lambda: {n: t.detach().numpy().copy() for n, t in w.items()})
 
-    def mlp(self, work: Work) -> Callable[[], float]:
+    def mlp(self, work: Work) -> TrainingStep:
         return self._classifier(work, lambda x, w: self.torch.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"])
 
-    def lenet(self, work: Work) -> Callable[[], float]:
+    def lenet(self, work: Work) -> TrainingStep:
         f = self.torch.nn.functional
 
         def network(x, w: dict):
@@ -51,7 +56,7 @@ class Torch:
 
         return self._classifier(work, network)
 
-    def encoder(self, work: Work) -> Callable[[], dict[str, np.ndarray]]:
+    def encoder(self, work: Work) -> Callable[[], Arrays]:
         torch, f = self.torch, self.torch.nn.functional
         w = self._parameters(work)
         x, dy = torch.from_numpy(work.data["x"].copy()).requires_grad_(), torch.from_numpy(work.data["dy"])
@@ -73,6 +78,53 @@ class Torch:
 
         return step
 
+    def _resnet(self, x, w: dict, norm: Callable):
+        f = self.torch.nn.functional
+
+        def conv(t, c: resnet.Conv):
+            return norm(f.conv2d(t, w[c.name], None, c.stride, c.kernel // 2), w, c.name)
+
+        x = f.max_pool2d(f.relu(conv(x, resnet.STEM)), 3, 2, 1)
+        for block in resnet.blocks():
+            shortcut = x if block.shortcut is None else conv(x, block.shortcut)
+            for c in block.convs[:-1]:
+                x = f.relu(conv(x, c))
+            x = f.relu(conv(x, block.convs[-1]) + shortcut)
+        return x.mean((2, 3)) @ w["fc"] + w["fc_b"]
+
+    def resnet_forward(self, work: Work) -> Callable[[], Arrays]:
+        torch = self.torch
+        w = {n: torch.from_numpy(v) for n, v in work.weights.items()}
+        x = torch.from_numpy(work.data["x"])
+
+        def norm(t, w: dict, name: str):
+            mean, var, scale, shift = (w[f"{name}_{p}"] for p in ("mean", "var", "scale", "shift"))
+            return torch.nn.functional.batch_norm(t, mean, var, scale, shift, eps=resnet.EPSILON)
+
+        forward = self._compile(lambda x, w: self._resnet(x, w, norm))
+
+        def step() -> Arrays:
+            with torch.inference_mode():
+                return {"y": forward(x, w).numpy()}
+
+        return step
+
+    resnet_forward_8 = resnet_forward
+
+    def resnet_step(self, work: Work) -> TrainingStep:
+        def norm(t, w: dict, name: str):
+            scale, shift = w[f"{name}_scale"], w[f"{name}_shift"]
+            return self.torch.nn.functional.group_norm(t, resnet.GROUPS, scale, shift, resnet.EPSILON)
+
+        return self._classifier(work, lambda x, w: self._resnet(x, w, norm))
+
+
+class TorchCompiled(Torch):
+    name = "compiled"
+
+    def _compile(self, function: Callable) -> Callable:
+        return self.torch.compile(function)
+
 
 class Jax:
     name = "JAX"
@@ -83,7 +135,7 @@ class Jax:
         self.jax = jax
         self.version = jax.__version__
 
-    def _classifier(self, work: Work, network: Callable) -> Callable[[], float]:
+    def _classifier(self, work: Work, network: Callable) -> TrainingStep:
         jax, jnp = self.jax, self.jax.numpy
         x, labels = jnp.asarray(work.data["x"]), jnp.asarray(work.data["labels"])
 
@@ -103,13 +155,13 @@ class Jax:
             jax.block_until_ready(state)
             return float(value)
 
-        return step
+        return TrainingStep(step, lambda: {n: np.asarray(v) for n, v in state.items()})
 
-    def mlp(self, work: Work) -> Callable[[], float]:
+    def mlp(self, work: Work) -> TrainingStep:
         jax = self.jax
         return self._classifier(work, lambda x, w: jax.nn.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"])
 
-    def lenet(self, work: Work) -> Callable[[], float]:
+    def lenet(self, work: Work) -> TrainingStep:
         jax, lax = self.jax, self.jax.lax
 
         def network(x, w: dict):
@@ -120,7 +172,7 @@ class Jax:
 
         return self._classifier(work, network)
 
-    def encoder(self, work: Work) -> Callable[[], dict[str, np.ndarray]]:
+    def encoder(self, work: Work) -> Callable[[], Arrays]:
         jax, jnp = self.jax, self.jax.numpy
         batch, tokens, width = work.data["x"].shape
         heads = int(work.data["heads"])
@@ -149,3 +201,44 @@ class Jax:
         w = {n: jnp.asarray(v) for n, v in work.weights.items()}
         x, dy = jnp.asarray(work.data["x"]), jnp.asarray(work.data["dy"])
         return lambda: {n: np.asarray(v) for n, v in jax.block_until_ready(both(w, x, dy)).items()}
+
+    def _resnet(self, x, w: dict, norm: Callable):
+        jax, lax = self.jax, self.jax.lax
+
+        def conv(t, c: resnet.Conv):
+            return norm(lax.conv(t, w[c.name], (c.stride,) * 2, ((c.kernel // 2,) * 2,) * 2), w, c.name)
+
+        x = jax.nn.relu(conv(x, resnet.STEM))
+        padding = ((0, 0), (0, 0), (1, 1), (1, 1))
+        x = lax.reduce_window(x, -np.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), padding)
+        for block in resnet.blocks():
+            shortcut = x if block.shortcut is None else conv(x, block.shortcut)
+            for c in block.convs[:-1]:
+                x = jax.nn.relu(conv(x, c))
+            x = jax.nn.relu(conv(x, block.convs[-1]) + shortcut)
+        return x.mean((2, 3)) @ w["fc"] + w["fc_b"]
+
+    def resnet_forward(self, work: Work) -> Callable[[], Arrays]:
+        jax, jnp = self.jax, self.jax.numpy
+
+        def norm(t, w: dict, name: str):
+            mean, var, scale, shift = (w[f"{name}_{p}"][:, None, None] for p in ("mean", "var", "scale", "shift"))
+            return (t - mean) * (scale * jax.lax.rsqrt(var + resnet.EPSILON)) + shift
+
+        w = {n: jnp.asarray(v) for n, v in work.weights.items()}
+        x = jnp.asarray(work.data["x"])
+        forward = jax.jit(lambda x, w: self._resnet(x, w, norm))
+        return lambda: {"y": np.asarray(forward(x, w))}
+
+    resnet_forward_8 = resnet_forward
+
+    def resnet_step(self, work: Work) -> TrainingStep:
+        jax = self.jax
+
+        def norm(t, w: dict, name: str):
+            groups = t.reshape(len(t), resnet.GROUPS, -1)
+            centred = groups - groups.mean(-1, keepdims=True)
+            normal = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + resnet.EPSILON)
+            return normal.reshape(t.shape) * w[f"{name}_scale"][:, None, None] + w[f"{name}_shift"][:, None, None]
+
+        return self._classifier(work, lambda x, w: self._resnet(x, w, norm))

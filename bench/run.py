@@ -20,6 +20,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=4.0, help="of measuring, for each row and framework")
     parser.add_argument("--only", choices=["machine", "steps", "building", "mnist"], action="append")
+    parser.add_argument("--rows", nargs="+", help="only these rows of the table of steps, by their names in work.py")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of the MNIST demo")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     options = parser.parse_args()
@@ -57,18 +58,24 @@ def machine(options: argparse.Namespace) -> dict:
     return limits
 
 
-def differs(a, b) -> str | None:
-    """Names the first result that differs by more than float32 rounding explains."""
+def differs(a, b, tolerance: float = 1e-3) -> str | None:
+    """Names the first result whose distance, relative to its length, is more than float32 rounding explains."""
     import numpy as np
 
     if isinstance(a, float):
-        return None if abs(a - b) <= 1e-3 * max(1, abs(b)) else f"loss {a} against {b}"
+        return None if abs(a - b) <= tolerance * max(1, abs(b)) else f"loss {a} against {b}"
     for name, want in b.items():
-        scale = float(np.abs(want).max()) or 1.0
-        worst = float(np.abs(a[name] - want).max()) / scale
-        if not worst < 2e-3:
-            return f"{name} by {worst:.1e} of its largest value"
+        distance = float(np.linalg.norm(a[name] - want)) / (float(np.linalg.norm(want)) or 1.0)
+        if not distance < tolerance:
+            return f"{name} by {distance:.1e} of its length"
     return None
+
+
+def changed(item, step) -> dict:
+    """What the step so far did to the weights: gradients, by their rate. Empty where it changes none."""
+    if not hasattr(step, "weights"):
+        return {}
+    return {name: value - item.weights[name] for name, value in step.weights().items()}
 
 
 def time_in_turn(steps: dict, seconds: float) -> dict[str, float]:
@@ -95,18 +102,22 @@ def steps_table(options: argparse.Namespace, limits: dict) -> None:
     import peers
     import work
 
-    others = [peers.Torch(options.threads), peers.Jax(options.threads)]
+    others = [peers.Torch(options.threads), peers.TorchCompiled(options.threads), peers.Jax(options.threads)]
     print("peers: " + ", ".join(f"{p.name} {p.version}" for p in others) + "\n")
     head = f"{'work':58} {'popxl':>10} " + " ".join(f"{p.name:>10}" for p in others) + "   ratio   share of FMA peak"
     print(head + "\n" + "-" * len(head))
-    for key, make in work.ALL.items():
-        item = make()
+    for key in options.rows or work.ALL:
+        item = work.ALL[key]()
         steps = {"popxl": getattr(ours, key)(item)}
         for peer in others:
             steps[peer.name] = getattr(peer, key)(item)
         first = {name: step() for name, step in steps.items()}
+        changes = {name: changed(item, step) for name, step in steps.items()}
         for peer in others:
-            if (what := differs(first["popxl"], first[peer.name])) is not None:
+            what = differs(first["popxl"], first[peer.name])
+            # A gradient through 50 layers in float32 is 0.8% from the one in float64, in PyTorch as here.
+            what = what or differs(changes["popxl"], changes[peer.name], 2e-2)
+            if what is not None:
                 print(f"{item.name}: popxl and {peer.name} differ: {what}")
         medians = time_in_turn(steps, options.seconds)
         fastest = min(t for name, t in medians.items() if name != "popxl")

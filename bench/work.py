@@ -1,8 +1,12 @@
 """What the benchmarks compute: sizes, initial weights and data, the same for everyone, from one seed."""
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+import resnet
 
 Arrays = dict[str, np.ndarray]
 
@@ -14,6 +18,16 @@ class Work(NamedTuple):
     weights: Arrays
     data: Arrays
     flops: float  # multiply-adds of products and convolutions counted twice, forward and backward
+
+
+class TrainingStep(NamedTuple):
+    """A step that changes weights: runs once and returns the loss before it."""
+
+    run: Callable[[], float]
+    weights: Callable[[], Arrays]
+
+    def __call__(self) -> float:
+        return self.run()
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -76,4 +90,32 @@ def encoder(batch: int = 8, tokens: int = 128, width: int = 768, heads: int = 12
     return Work("encoder layer forward + backward (768, 12 heads, 8 x 128)", weights, data, 3 * products)
 
 
-ALL = {"mlp": mlp, "lenet": lenet, "encoder": encoder}
+def _resnet(name: str, batch: int, image: int, training: bool, seed: int) -> Work:
+    rng = np.random.default_rng(seed)
+    data = {"x": rng.normal(size=(batch, 3, image, image)).astype(np.float32)}
+    if training:
+        data["labels"] = rng.integers(0, resnet.CLASSES, batch).astype(np.int32)
+    flops = sum(f * (3 if training else 1) for _, f in resnet.flops_of_convolutions(image))
+    if training:
+        flops -= next(resnet.flops_of_convolutions(image))[1]  # nobody asks for the gradient of the images
+    return Work(name, resnet.weights(rng, not training), data, batch * flops)
+
+
+def resnet_forward(batch: int = 1, image: int = 224, seed: int = 4) -> Work:
+    """ResNet-50 with inference batch norm: logits of a batch of images."""
+    return _resnet(f"ResNet-50 forward, batch norm, batch {batch}", batch, image, False, seed)
+
+
+def resnet_step(batch: int = 8, image: int = 224, seed: int = 5) -> Work:
+    """ResNet-50 with group norm: one SGD step."""
+    return _resnet(f"ResNet-50 SGD step, group norm, batch {batch}", batch, image, True, seed)
+
+
+ALL = {
+    "mlp": mlp,
+    "lenet": lenet,
+    "encoder": encoder,
+    "resnet_forward": resnet_forward,
+    "resnet_forward_8": functools.partial(resnet_forward, 8),
+    "resnet_step": resnet_step,
+}
