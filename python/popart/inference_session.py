@@ -134,6 +134,12 @@ class InferenceSession:
             if used is not array and stream in stepio.outputs:
                 copied.append((array, used))
             buffers.append((stream, used, entries))
+        self._run_buffers(buffers)
+        for array, used in copied:
+            array[...] = used
+
+    def _run_buffers(self, buffers: List[Tuple[str, np.ndarray, int]]) -> None:
+        """Runs the program once, with a triple (stream id, C-contiguous array, transfers) for each stream."""
         engine = self._ready()
         try:
             engine.run(buffers)
@@ -141,5 +147,3 @@ class InferenceSession:
             self._is_lost = engine.failed and self._host_is_behind
             raise
         self._host_is_behind = True
-        for array, used in copied:
-            array[...] = used

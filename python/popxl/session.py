@@ -1,7 +1,7 @@
 """Sessions: programs compiled and run."""
 
 import numbers
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -19,6 +19,20 @@ d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
 StreamBufferMaps = Union[h2dStreamBufferMaps, d2hStreamBufferMaps]
 _FLOAT8 = (dtypes.float8_143, dtypes.float8_152)
+
+
+class _Port(NamedTuple):
+    """A stream that a compiled program uses, and the array that a run takes for it."""
+
+    stream: Any
+    tensor_id: str
+    dtype: np.dtype
+    shape: Tuple[int, ...]
+    transfers: int
+
+    def fits(self, array: Any) -> bool:
+        """Whether the array can be used as it is, without any conversion."""
+        return type(array) is np.ndarray and array.dtype == self.dtype and array.shape == self.shape
 
 
 class Session:
@@ -61,6 +75,8 @@ class Session:
         ir._pb_ir.logIr()
         self._pb_session = InferenceSession.fromIr(ir=ir._pb_ir, deviceInfo=self._device)
         self._pb_session.prepareDevice()
+        self._inputs = self._ports(ir.get_all_h2d_streams())
+        self._outputs = self._ports(ir.get_all_d2h_streams())
         ir._sessions.add(self)
         write_checkpoint(ir, "Final")
         if self.is_attached:
@@ -183,12 +199,14 @@ class Session:
             TypeError: A dtype does not fit.
         """
         self._require_attached("Session.run_with_outputs")
-        given = {
-            stream: self._to_input(stream, data, downcast_inputs) for stream, data in (inputs or {}).items()
-        }
-        outputs = outputs or {}
-        self._validate_run_inputs(given)
-        self._validate_run_outputs(outputs)
+        inputs, outputs = inputs or {}, outputs or {}
+        buffers = self._as_given(inputs, outputs)
+        if buffers is not None:
+            self._pb_session._run_buffers(buffers)
+            return
+        given = {stream: self._to_input(stream, data, downcast_inputs) for stream, data in inputs.items()}
+        self._validate_streams("input", given, self._inputs)
+        self._validate_streams("output", outputs, self._outputs)
         for stream, array in outputs.items():
             _check_output(stream, array)
         self._pb_session.run(
@@ -197,6 +215,25 @@ class Session:
                 {stream.tensor_id: array for stream, array in outputs.items()},
             )
         )
+
+    def _as_given(
+        self, inputs: h2dStreamBufferMaps, outputs: d2hStreamBufferMaps
+    ) -> Optional[List[Tuple[str, np.ndarray, int]]]:
+        """The arrays of a run as the engine takes them, when none has to be converted; else None."""
+        if len(inputs) != len(self._inputs) or len(outputs) != len(self._outputs):
+            return None
+        buffers = []
+        for port in self._inputs:
+            array = inputs.get(port.stream)
+            if not port.fits(array) or not array.flags.c_contiguous:
+                return None
+            buffers.append((port.tensor_id, array, port.transfers))
+        for port in self._outputs:
+            array = outputs.get(port.stream)
+            if not port.fits(array) or not array.flags.carray:
+                return None
+            buffers.append((port.tensor_id, array, port.transfers))
+        return buffers
 
     def _to_input(self, stream: Any, data: HostScalarTensor, downcast: bool) -> np.ndarray:
         """The data of an input as an array of the stream's dtype."""
@@ -245,10 +282,7 @@ class Session:
 
     def expected_inputs(self) -> List[HostToDeviceStream]:
         """The streams from the host that `run` needs data for: those that some `host_load` reads."""
-        return _in_order(self._user_ir.get_all_h2d_streams())
-
-    def _expected_outputs(self) -> List[DeviceToHostStream]:
-        return _in_order(self._user_ir.get_all_d2h_streams())
+        return [port.stream for port in self._inputs]
 
     def get_tensor_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
         """The value of a variable or constant.
@@ -347,23 +381,22 @@ class Session:
             (num_host_transfers, instance_replication_factor, *stream.shape) without the first or second
             dimension where it is 1.
         """
-        return {
-            stream: np.empty(self._lead() + stream.shape, dtype=stream.dtype.as_numpy())
-            for stream in self._expected_outputs()
-        }
+        return {port.stream: np.empty(port.shape, port.dtype) for port in self._outputs}
 
     def _lead(self) -> Tuple[int, ...]:
         """The dimensions in front of a stream's shape."""
         lead = (self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor)
         return tuple(n for n in lead if n > 1)
 
-    def _validate_run_inputs(self, inputs: Mapping[Any, np.ndarray]) -> None:
-        self._validate_streams("input", inputs, self.expected_inputs())
+    def _ports(self, streams: Iterable[Any]) -> List[_Port]:
+        """In the order of their names."""
+        lead = self._lead()
+        transfers = self._user_ir.num_host_transfers
+        ports = [_Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
+        return sorted(ports, key=lambda port: port.tensor_id)
 
-    def _validate_run_outputs(self, outputs: Mapping[Any, np.ndarray]) -> None:
-        self._validate_streams("output", outputs, self._expected_outputs())
-
-    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], expected: List[Any]) -> None:
+    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[_Port]) -> None:
+        expected = [port.stream for port in ports]
         unexpected = [str(stream) for stream in given if stream not in expected]
         missing = [str(stream) for stream in expected if stream not in given]
         if unexpected or missing:
@@ -443,10 +476,6 @@ def _converts(data: HostScalarTensor, array: np.ndarray, wanted: np.dtype) -> bo
         return False
     with np.errstate(invalid="ignore"):
         return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))
-
-
-def _in_order(streams: Iterable[Any]) -> List[Any]:
-    return sorted(streams, key=lambda stream: stream.tensor_id)
 
 
 def _check_output(stream: DeviceToHostStream, array: Any) -> None:
