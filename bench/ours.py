@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 
+import gpt2
 import numpy as np
+import resnet
+from work import GPT2_RATE, Arrays, TrainingStep, Work, decoding
 
 import popxl
 import popxl.ops as ops
 import popxl.transforms as transforms
-import resnet
-from work import Arrays, TrainingStep, Work
 
 RATE = 0.01
+Update = Callable[[popxl.Ir], Callable[[popxl.Tensor, popxl.Tensor], None]]
 
 
 def variables_of(work: Work) -> dict[str, popxl.Tensor]:
@@ -21,9 +23,20 @@ def inputs_of(work: Work) -> dict[str, popxl.Tensor]:
     return {name: popxl.graph_input(value.shape, popxl.float32, name) for name, value in work.weights.items()}
 
 
-def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor]) -> TrainingStep:
+def sgd(ir: popxl.Ir) -> Callable[[popxl.Tensor, popxl.Tensor], None]:
+    return lambda variable, gradient: ops.scaled_add_(variable, gradient, b=-RATE)
+
+
+def adam_rule(ir: popxl.Ir) -> Callable[[popxl.Tensor, popxl.Tensor], None]:
+    return gpt2.Adam(ir, RATE).update
+
+
+def _classifier(
+    work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor], optimizer: Update = sgd
+) -> TrainingStep:
     """A training step of a network with softmax cross-entropy."""
     ir = popxl.Ir()
+    update = optimizer(ir)
     with ir.main_graph, popxl.in_sequence():
         x = popxl.h2d_stream(work.data["x"].shape, popxl.float32, "x")
         labels = popxl.h2d_stream(work.data["labels"].shape, popxl.int32, "labels")
@@ -42,7 +55,7 @@ def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor
         backward = transforms.autodiff(graph, grads_required=list(weights.values()))
         grads = ops.call(backward.graph, gradient, inputs_dict=backward.inputs_dict(forward))
         for variable, grad in zip(variables.values(), grads):
-            ops.scaled_add_(variable, grad, b=-RATE)
+            update(variable, grad)
         result = popxl.d2h_stream((), popxl.float32, "loss")
         ops.host_store(result, loss)
     session = popxl.Session(ir, "cpu")
@@ -56,11 +69,16 @@ def _classifier(work: Work, network: Callable[[popxl.Tensor, dict], popxl.Tensor
     return TrainingStep(lambda: float(session.run(feed)[result]), read)
 
 
-def mlp(work: Work) -> TrainingStep:
-    def network(x: popxl.Tensor, w: dict) -> popxl.Tensor:
-        return ops.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
+def _two_layers(x: popxl.Tensor, w: dict) -> popxl.Tensor:
+    return ops.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
 
-    return _classifier(work, network)
+
+def mlp(work: Work) -> TrainingStep:
+    return _classifier(work, _two_layers)
+
+
+def mlp_adam(work: Work) -> TrainingStep:
+    return _classifier(work, _two_layers, adam_rule)
 
 
 def lenet(work: Work) -> TrainingStep:
@@ -143,3 +161,73 @@ resnet_forward_8 = resnet_forward
 
 def resnet_step(work: Work) -> TrainingStep:
     return _classifier(work, lambda x, w: resnet.network(x, w, resnet.group_norm))
+
+
+def gpt2_training(work: Work) -> gpt2.Training:
+    batch, tokens = work.data["tokens"].shape
+    return gpt2.Training(work.config, work.weights, batch, tokens - 1, GPT2_RATE)
+
+
+def gpt2_step(work: Work) -> TrainingStep:
+    training = gpt2_training(work)
+    session = training.session
+    session.__enter__()
+    pieces = work.data["tokens"]
+    feed = {
+        training.tokens: np.ascontiguousarray(pieces[:, :-1]),
+        training.labels: np.ascontiguousarray(pieces[:, 1:].reshape(-1)),
+    }
+    moments = training.adam.moments
+
+    def read() -> Arrays:
+        values = session.get_tensors_data(moments.values())
+        return {name: values[m] for name, m in moments.items()}
+
+    return TrainingStep(lambda: float(session.run(feed)[training.loss]), read)
+
+
+def gpt2_decode(work: Work) -> Callable[[], Arrays]:
+    program = gpt2.Decoding(work.config, work.weights)
+    program.session.__enter__()
+    return decoding(work, program.run)
+
+
+def _on_variables(work: Work, build: Callable[[popxl.Ir, dict], None]) -> TrainingStep:
+    """A program on variables alone, without traffic with the host."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        variables = variables_of(work)
+        build(ir, variables)
+    session = popxl.Session(ir, "cpu")
+    session.__enter__()
+
+    def run() -> float:
+        session.run()
+        return 0.0
+
+    return TrainingStep(run, lambda: {n: session.get_tensor_data(v) for n, v in variables.items()})
+
+
+def gelu(work: Work) -> TrainingStep:
+    def build(ir: popxl.Ir, v: dict) -> None:
+        ops.var_updates.copy_var_update_(v["out"], ops.gelu(v["x"] + v["bias"]))
+
+    return _on_variables(work, build)
+
+
+def softmax(work: Work) -> TrainingStep:
+    def build(ir: popxl.Ir, v: dict) -> None:
+        ops.var_updates.copy_var_update_(v["out"], ops.softmax(v["x"], axis=-1))
+
+    return _on_variables(work, build)
+
+
+def layer_norm(work: Work) -> TrainingStep:
+    def build(ir: popxl.Ir, v: dict) -> None:
+        ops.var_updates.copy_var_update_(v["out"], ops.layer_norm(v["x"], v["scale"], v["shift"], 1e-5))
+
+    return _on_variables(work, build)
+
+
+def adam(work: Work) -> TrainingStep:
+    return _on_variables(work, lambda ir, v: adam_rule(ir)(v["w"], v["gradient"]))

@@ -1,9 +1,10 @@
 """The same work in PyTorch (eager and compiled) and JAX (jit). Functions return steps as in ours.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import gpt2
+import gpt2_peers
 import numpy as np
-
 import resnet
 from work import Arrays, TrainingStep, Work
 
@@ -26,10 +27,13 @@ class Torch:
     def _compile(self, function: Callable) -> Callable:
         return function
 
-    def _classifier(self, work: Work, network: Callable) -> TrainingStep:
+    def _adam(self, parameters: Iterable):
+        return self.torch.optim.Adam(parameters, RATE, (gpt2.BETA1, gpt2.BETA2), gpt2.EPSILON)
+
+    def _classifier(self, work: Work, network: Callable, optimizer: Callable | None = None) -> TrainingStep:
         torch = self.torch
         w = self._parameters(work)
-        optimizer = torch.optim.SGD(w.values(), lr=RATE)
+        optimizer = optimizer(w.values()) if optimizer else torch.optim.SGD(w.values(), lr=RATE)
         x = torch.from_numpy(work.data["x"])
         labels = torch.from_numpy(work.data["labels"]).long()
         loss_of = self._compile(lambda x, w: torch.nn.functional.cross_entropy(network(x, w), labels))
@@ -43,8 +47,14 @@ class Torch:
 
         return TrainingStep(step, lambda: {n: t.detach().numpy().copy() for n, t in w.items()})
 
+    def _two_layers(self, x, w: dict):
+        return self.torch.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
+
     def mlp(self, work: Work) -> TrainingStep:
-        return self._classifier(work, lambda x, w: self.torch.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"])
+        return self._classifier(work, self._two_layers)
+
+    def mlp_adam(self, work: Work) -> TrainingStep:
+        return self._classifier(work, self._two_layers, self._adam)
 
     def lenet(self, work: Work) -> TrainingStep:
         f = self.torch.nn.functional
@@ -118,6 +128,56 @@ class Torch:
 
         return self._classifier(work, lambda x, w: self._resnet(x, w, norm))
 
+    def gpt2_step(self, work: Work) -> TrainingStep:
+        return gpt2_peers.torch_step(self.torch, self._compile, work)
+
+    def gpt2_decode(self, work: Work) -> Callable[[], Arrays]:
+        return gpt2_peers.torch_decode(self.torch, self._compile, work)
+
+    def _on_tensors(self, work: Work, function: Callable) -> TrainingStep:
+        tensors = {n: self.torch.from_numpy(v.copy()) for n, v in work.weights.items()}
+
+        def run() -> float:
+            with self.torch.inference_mode():
+                tensors["out"] = function(tensors)
+            return 0.0
+
+        return TrainingStep(run, lambda: {n: t.numpy() for n, t in tensors.items()})
+
+    def gelu(self, work: Work) -> TrainingStep:
+        return self._on_tensors(work, lambda t: self.torch.nn.functional.gelu(t["x"] + t["bias"], approximate="tanh"))
+
+    def softmax(self, work: Work) -> TrainingStep:
+        return self._on_tensors(work, lambda t: self.torch.softmax(t["x"], -1))
+
+    def layer_norm(self, work: Work) -> TrainingStep:
+        norm = self.torch.nn.functional.layer_norm
+        return self._on_tensors(work, lambda t: norm(t["x"], t["scale"].shape, t["scale"], t["shift"], 1e-5))
+
+    def adam(self, work: Work) -> TrainingStep:
+        w, gradient = (self.torch.from_numpy(work.weights[n].copy()) for n in ("w", "gradient"))
+        w.requires_grad_()
+        w.grad = gradient
+        optimizer = self._adam([w])
+
+        def run() -> float:
+            optimizer.step()
+            return 0.0
+
+        return TrainingStep(run, lambda: {"w": w.detach().numpy().copy()})
+
+    def peak_bytes(self, step: Callable, before: int) -> int:
+        """The most bytes of tensors during a step that begins with `before` of them."""
+        profiler = self.torch.profiler
+        with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            step()
+        events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+        peak = now = before
+        for event in sorted(events, key=lambda e: e.start_ns()):
+            now += event.nbytes()
+            peak = max(peak, now)
+        return peak
+
 
 class TorchCompiled(Torch):
     name = "compiled"
@@ -135,31 +195,47 @@ class Jax:
         self.jax = jax
         self.version = jax.__version__
 
-    def _classifier(self, work: Work, network: Callable) -> TrainingStep:
+    def _classifier(self, work: Work, network: Callable, optimizer: tuple[Callable, Callable] | None = None) -> TrainingStep:
         jax, jnp = self.jax, self.jax.numpy
         x, labels = jnp.asarray(work.data["x"]), jnp.asarray(work.data["labels"])
+        initial, update = optimizer or (lambda w: (), self._descend)
 
         def loss(w: dict, x, labels):
             return -jnp.mean(jax.nn.log_softmax(network(x, w))[jnp.arange(len(labels)), labels])
 
         @jax.jit
-        def train(w: dict, x, labels):
+        def train(w: dict, state: tuple, x, labels):
             value, grads = jax.value_and_grad(loss)(w, x, labels)
-            return value, jax.tree.map(lambda p, g: p - RATE * g, w, grads)
+            return value, *update(w, grads, state)
 
-        state = {n: jnp.asarray(v) for n, v in work.weights.items()}
+        w = {n: jnp.asarray(v) for n, v in work.weights.items()}
+        state = initial(w)
 
         def step() -> float:
-            nonlocal state
-            value, state = train(state, x, labels)
-            jax.block_until_ready(state)
+            nonlocal w, state
+            value, w, state = train(w, state, x, labels)
+            jax.block_until_ready(w)
             return float(value)
 
-        return TrainingStep(step, lambda: {n: np.asarray(v) for n, v in state.items()})
+        return TrainingStep(step, lambda: {n: np.asarray(v) for n, v in w.items()})
+
+    def _descend(self, w: dict, grads: dict, state: tuple) -> tuple[dict, tuple]:
+        return self.jax.tree.map(lambda p, g: p - RATE * g, w, grads), state
+
+    def _two_layers(self, x, w: dict):
+        return self.jax.nn.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"]
 
     def mlp(self, work: Work) -> TrainingStep:
-        jax = self.jax
-        return self._classifier(work, lambda x, w: jax.nn.relu(x @ w["w0"] + w["b0"]) @ w["w1"] + w["b1"])
+        return self._classifier(work, self._two_layers)
+
+    def mlp_adam(self, work: Work) -> TrainingStep:
+        return self._classifier(work, self._two_layers, gpt2_peers.jax_adam(self.jax, RATE))
+
+    def gpt2_step(self, work: Work) -> TrainingStep:
+        return gpt2_peers.jax_step(self.jax, work)
+
+    def gpt2_decode(self, work: Work) -> Callable[[], Arrays]:
+        return gpt2_peers.jax_decode(self.jax, work)
 
     def lenet(self, work: Work) -> TrainingStep:
         jax, lax = self.jax, self.jax.lax

@@ -1,11 +1,12 @@
 """What the benchmarks compute: sizes, initial weights and data, the same for everyone, from one seed."""
 
 import functools
+import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import gpt2
 import numpy as np
-
 import resnet
 
 Arrays = dict[str, np.ndarray]
@@ -17,11 +18,16 @@ class Work(NamedTuple):
     name: str
     weights: Arrays
     data: Arrays
-    flops: float  # multiply-adds of products and convolutions counted twice, forward and backward
+    flops: float = 0  # multiply-adds of products and convolutions counted twice, forward and backward
+    bytes: float = 0  # that have to come from memory where that, and not arithmetic, is the bound
+    config: Any = None
 
 
 class TrainingStep(NamedTuple):
-    """A step that changes weights: runs once and returns the loss before it."""
+    """A step that changes tensors: runs once and returns the loss before it.
+
+    `weights` gives tensors that it changes, to compare; those that the work has no weight for were zero before.
+    """
 
     run: Callable[[], float]
     weights: Callable[[], Arrays]
@@ -35,8 +41,8 @@ def _normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.normal(0, 1 / np.sqrt(fan_in), shape).astype(np.float32)
 
 
-def mlp(batch: int = 64, sizes: tuple[int, ...] = (784, 512, 10), seed: int = 1) -> Work:
-    """Two linear layers with relu between, softmax cross-entropy, one step of plain gradient descent."""
+def mlp(batch: int = 64, sizes: tuple[int, ...] = (784, 512, 10), seed: int = 1, optimizer: str = "SGD") -> Work:
+    """Two linear layers with relu between, softmax cross-entropy, one step of plain gradient descent or of Adam."""
     rng = np.random.default_rng(seed)
     weights = {}
     for i, (n, m) in enumerate(zip(sizes, sizes[1:])):
@@ -47,7 +53,8 @@ def mlp(batch: int = 64, sizes: tuple[int, ...] = (784, 512, 10), seed: int = 1)
         "labels": rng.integers(0, sizes[-1], batch).astype(np.int32),
     }
     products = sum(2 * batch * n * m for n, m in zip(sizes, sizes[1:]))
-    return Work("MLP 784-512-10 SGD step, batch 64", weights, data, 3 * products - 2 * batch * sizes[0] * sizes[1])
+    name = f"MLP {'-'.join(map(str, sizes))} {optimizer} step, batch {batch}"
+    return Work(name, weights, data, 3 * products - 2 * batch * sizes[0] * sizes[1])
 
 
 def lenet(batch: int = 64, seed: int = 2) -> Work:
@@ -111,11 +118,98 @@ def resnet_step(batch: int = 8, image: int = 224, seed: int = 5) -> Work:
     return _resnet(f"ResNet-50 SGD step, group norm, batch {batch}", batch, image, True, seed)
 
 
+GPT2_RATE = 1e-4
+GPT2_SMALL = gpt2.Config(positions=256)
+
+
+def gpt2_step(config: gpt2.Config = GPT2_SMALL, batch: int = 1, seed: int = 6) -> Work:
+    """One Adam step of GPT-2 small on random tokens."""
+    shape = (batch, config.positions + 1)
+    data = {"tokens": np.random.default_rng(seed).integers(0, config.vocabulary, shape).astype(np.int32)}
+    rows, width = batch * config.positions, config.width
+    layer = 2 * rows * 12 * width * width + 2 * 2 * rows * config.positions * width
+    flops = 3 * (config.layers * layer + 2 * rows * width * config.vocabulary)
+    name = f"GPT-2 small Adam step, {batch} x {config.positions} tokens"
+    return Work(name, gpt2.initial_weights(config, seed), data, flops, config=config)
+
+
+def gpt2_decode(config: gpt2.Config = GPT2_SMALL, seed: int = 7) -> Work:
+    """The logits after one more token, with the keys and values of those before it in a cache."""
+    tokens = np.random.default_rng(seed).integers(0, config.vocabulary, config.positions)
+    weights = gpt2.initial_weights(config, seed)
+    seen = sum(value.size for name, value in weights.items() if name != "positions")
+    seen += 2 * config.layers * config.width * config.positions * 3 // 4  # half to all of the cache
+    return Work("GPT-2 small, one more token", weights, {"tokens": tokens}, bytes=4.0 * seen, config=config)
+
+
+def decoding(work: Work, run: Callable[[int, int], np.ndarray]) -> Callable[[], Arrays]:
+    """A step of decoding: the tokens of the second half in turn, over and over, once the first half is in the cache."""
+    tokens = [int(t) for t in work.data["tokens"]]
+    half = len(tokens) // 2
+    for position in range(half):
+        run(tokens[position], position)
+    positions = itertools.cycle(range(half, len(tokens)))
+
+    def step() -> Arrays:
+        position = next(positions)
+        return {"logits": run(tokens[position], position)}
+
+    return step
+
+
+def _tensors(name: str, shapes: dict[str, tuple[int, ...]], flops: float = 0) -> Work:
+    """Work on normal tensors; those whose names begin with `out` are results and 0 before."""
+    rng = np.random.default_rng(8)
+    tensors = {
+        n: np.zeros(s, np.float32) if n.startswith("out") else rng.standard_normal(s, np.float32)
+        for n, s in shapes.items()
+    }
+    return Work(name, tensors, {}, flops)
+
+
+def gelu(rows: int = 1024, width: int = 3072) -> Work:
+    """The tanh form of gelu, of a tensor plus a bias."""
+    shapes = {"x": (rows, width), "bias": (width,), "out": (rows, width)}
+    return _tensors(f"gelu of a biased {rows} x {width}", shapes)
+
+
+def softmax(rows: int = 1536, width: int = 128) -> Work:
+    return _tensors(f"softmax {rows} x {width}", {"x": (rows, width), "out": (rows, width)})
+
+
+def layer_norm(rows: int = 1024, width: int = 768) -> Work:
+    shapes = {"x": (rows, width), "scale": (width,), "shift": (width,), "out": (rows, width)}
+    return _tensors(f"layer norm {rows} x {width}", shapes)
+
+
+def adam(size: int = 10_000_000) -> Work:
+    """A step of Adam on one tensor, with a gradient that stays the same."""
+    return _tensors(f"Adam on {size / 1e6:g}M parameters", {"w": (size,), "gradient": (size,)})
+
+
+class Row(NamedTuple):
+    """A row of the table: how its work is made, and what is aimed at."""
+
+    make: Callable[..., Work]
+    ratio: float  # time of the fastest peer over ours
+    small: dict[str, Any]  # arguments of a size for tests, with work for several threads
+    eager: bool = False  # whether PyTorch eager is the only peer
+
+
+_SMALL_GPT2 = gpt2.Config(layers=2, heads=2, width=64, vocabulary=900, positions=48)
+
 ALL = {
-    "mlp": mlp,
-    "lenet": lenet,
-    "encoder": encoder,
-    "resnet_forward": resnet_forward,
-    "resnet_forward_8": functools.partial(resnet_forward, 8),
-    "resnet_step": resnet_step,
+    "mlp": Row(mlp, 1.7, {"batch": 96}),
+    "mlp_adam": Row(functools.partial(mlp, optimizer="Adam"), 2.0, {"batch": 96}),
+    "lenet": Row(lenet, 1.3, {"batch": 6}),
+    "encoder": Row(encoder, 1.15, {"batch": 2, "tokens": 48, "width": 128, "heads": 4}),
+    "gpt2_step": Row(gpt2_step, 1.15, {"config": _SMALL_GPT2, "batch": 2}),
+    "gpt2_decode": Row(gpt2_decode, 1.2, {"config": _SMALL_GPT2}),
+    "resnet_forward": Row(resnet_forward, 1.1, {"image": 32}),
+    "resnet_forward_8": Row(functools.partial(resnet_forward, 8), 1.1, {"image": 32}),
+    "resnet_step": Row(resnet_step, 1.1, {"batch": 2, "image": 32}),
+    "gelu": Row(gelu, 2.0, {"rows": 100}, eager=True),
+    "softmax": Row(softmax, 2.0, {"rows": 700}, eager=True),
+    "layer_norm": Row(layer_norm, 2.0, {"rows": 300}, eager=True),
+    "adam": Row(adam, 2.0, {"size": 100_000}, eager=True),
 }
