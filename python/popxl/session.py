@@ -1,11 +1,12 @@
 """Sessions: programs compiled and run."""
 
 import numbers
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from popxl import _core, dtypes
+from popxl import _core
+from popxl._host_arrays import FLOAT8, Port, check_output, to_input
 from popxl.ir import Ir
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
@@ -18,21 +19,6 @@ from popart.inference_session import InferenceSession  # isort: skip
 d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
 StreamBufferMaps = Union[h2dStreamBufferMaps, d2hStreamBufferMaps]
-_FLOAT8 = (dtypes.float8_143, dtypes.float8_152)
-
-
-class _Port(NamedTuple):
-    """A stream that a compiled program uses, and the array that a run takes for it."""
-
-    stream: Any
-    tensor_id: str
-    dtype: np.dtype
-    shape: Tuple[int, ...]
-    transfers: int
-
-    def fits(self, array: Any) -> bool:
-        """Whether the array can be used as it is, without any conversion."""
-        return type(array) is np.ndarray and array.dtype == self.dtype and array.shape == self.shape
 
 
 class Session:
@@ -204,11 +190,11 @@ class Session:
         if buffers is not None:
             self._pb_session._run_buffers(buffers)
             return
-        given = {stream: self._to_input(stream, data, downcast_inputs) for stream, data in inputs.items()}
+        given = {stream: to_input(stream, data, downcast_inputs) for stream, data in inputs.items()}
         self._validate_streams("input", given, self._inputs)
         self._validate_streams("output", outputs, self._outputs)
         for stream, array in outputs.items():
-            _check_output(stream, array)
+            check_output(stream, array)
         self._pb_session.run(
             PyStepIO(
                 {stream.tensor_id: array for stream, array in given.items()},
@@ -234,25 +220,6 @@ class Session:
                 return None
             buffers.append((port.tensor_id, array, port.transfers))
         return buffers
-
-    def _to_input(self, stream: Any, data: HostScalarTensor, downcast: bool) -> np.ndarray:
-        """The data of an input as an array of the stream's dtype."""
-        if not isinstance(stream, HostToDeviceStream):
-            return np.asarray(data)  # reported with the other streams that are not expected
-        wanted = stream.dtype.as_numpy()
-        if stream.dtype in _FLOAT8:
-            array = np.asarray(data) if not isinstance(data, np.ndarray) else data
-            if array.dtype not in (wanted, np.uint8):
-                raise TypeError(
-                    f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}; "
-                    "convert it with "
-                    "popxl.fp8_utils.host_pow2scale_cast_to_fp8."
-                )
-            return array.view(wanted)
-        array = data if isinstance(data, np.memmap) else to_numpy(data, downcast=downcast, copy=False)
-        if array.dtype == wanted or _converts(data, array, wanted):
-            return array.astype(wanted, copy=False)
-        raise TypeError(f"The data for stream {stream.tensor_id} must be {stream.dtype}, not {array.dtype}.")
 
     def weights_from_host(self) -> None:
         """Copies all variables from the host to the device.
@@ -388,14 +355,14 @@ class Session:
         lead = (self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor)
         return tuple(n for n in lead if n > 1)
 
-    def _ports(self, streams: Iterable[Any]) -> List[_Port]:
+    def _ports(self, streams: Iterable[Any]) -> List[Port]:
         """In the order of their names."""
         lead = self._lead()
         transfers = self._user_ir.num_host_transfers
-        ports = [_Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
+        ports = [Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
         return sorted(ports, key=lambda port: port.tensor_id)
 
-    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[_Port]) -> None:
+    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[Port]) -> None:
         expected = [port.stream for port in ports]
         unexpected = [str(stream) for stream in given if stream not in expected]
         missing = [str(stream) for stream in expected if stream not in given]
@@ -465,36 +432,15 @@ class Session:
             self._pb_session._release()
 
 
-def _converts(data: HostScalarTensor, array: np.ndarray, wanted: np.dtype) -> bool:
-    """Whether an input may be converted: to a dtype of its kind, or where no value changes."""
-    if array.dtype.kind != "b" and np.can_cast(array.dtype, wanted, "same_kind"):
-        return True
-    literal = not isinstance(data, np.ndarray) and not hasattr(data, "detach")
-    if array.dtype.kind not in ("biuf" if literal else "biu") or wanted.kind not in (
-        "biuf" if literal else "biu"
-    ):
-        return False
-    with np.errstate(invalid="ignore"):
-        return bool(np.array_equal(array.astype(wanted).astype(array.dtype), array))
-
-
-def _check_output(stream: DeviceToHostStream, array: Any) -> None:
-    wanted = stream.dtype.as_numpy()
-    if array.dtype != wanted and not (stream.dtype in _FLOAT8 and array.dtype == np.uint8):
-        raise TypeError(f"The array for stream {stream.tensor_id} must be {wanted}, not {array.dtype}.")
-    if not array.flags.writeable:
-        raise ValueError(f"The array for stream {stream.tensor_id} is read-only and can't be filled.")
-
-
 def _checked_value(tensor: Variable, data: Any) -> np.ndarray:
     """The new value of a variable, once it is known to fit."""
     if not isinstance(tensor, Variable):
         name = tensor.id if isinstance(tensor, Tensor) else repr(tensor)
         raise TypeError(f"Tensor {name} is not of type Variable; only variables can be written.")
-    if isinstance(data, numbers.Number) and tensor.dtype not in _FLOAT8:
+    if isinstance(data, numbers.Number) and tensor.dtype not in FLOAT8:
         data = np.asarray(data).astype(tensor.dtype.as_numpy())
     if not isinstance(data, np.ndarray):
-        data = to_numpy(data, None if tensor.dtype in _FLOAT8 else tensor.dtype, copy=False)
+        data = to_numpy(data, None if tensor.dtype in FLOAT8 else tensor.dtype, copy=False)
     if data.dtype != tensor.dtype.as_numpy():
         raise TypeError(
             f"The data for variable {tensor.id} must be {tensor.dtype.as_numpy()}, not {data.dtype}."
