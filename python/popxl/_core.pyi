@@ -388,6 +388,11 @@ class Tensor:
 
     def set_by_ref(self, arg: bool, /) -> None: ...
 
+    def mark_implicit(self) -> None:
+        """
+        For a tensor that was made on the way to an op: it goes when that op fails.
+        """
+
     def tensorType(self) -> TensorType: ...
 
     def getGraph(self) -> Graph: ...

@@ -44,6 +44,8 @@ _VALUES = {}  # decoded values by format, made on first use
 
 def _as_array(src: Any) -> np.ndarray:
     """An array of a PyTorch tensor, an array, a number or nested lists. PyTorch is never imported for it."""
+    if src is None:
+        raise TypeError("Data is expected: a number, nested lists, an array or a PyTorch tensor, not None.")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(src, torch.Tensor):
         return src.detach().cpu().numpy()

@@ -76,6 +76,8 @@ class DeviceToHostStream(Stream):
 
 
 def _make(shape: Iterable[int], dtype: dtype_, name: str, direction: Any) -> Tensor:
+    if not isinstance(dtype, dtype_):
+        raise TypeError(f"`dtype` must be a dtype of this package, such as popxl.float32, not {dtype!r}.")
     pb_ir = gmg().ir._pb_ir
     return Tensor._from_pb_tensor(pb_ir.add_stream(_core.scoped_name(name), tuple(shape), dtype, direction))
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from popxl import _core, _live, dtypes
 from popxl.errors import UndefinedValue
+from popxl.fp8_utils import _as_array
 from popxl.typing_ import NewAliasAnnotation
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class TensorSpec(Mapping):
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype}, meta_shape={self.meta_shape})"
+
+
+def _implicit_constant(value: "HostScalarTensor", dtype: Optional[dtypes.dtype] = None) -> "Tensor":
+    """A constant for the next op alone: it goes when that op fails."""
+    made = constant(value, dtype)
+    made._pb_tensor.mark_implicit()
+    return made
 
 
 class Tensor:
@@ -314,14 +322,13 @@ class Tensor:
         """
         if isinstance(value, Tensor):
             return value
-        made = constant(value, self.dtype if dtype is None else dtype)
-        if raise_on_empty and made.nelms == 0:
+        if raise_on_empty and not isinstance(value, (int, float)) and _as_array(value).size == 0:
             raise ValueError(
                 f"An operand has 0 elements: {value!r} of type {type(value)}. If that is intended, make a "
                 "tensor of it "
                 "first, with popxl.constant or popxl.variable."
             )
-        return made
+        return _implicit_constant(value, self.dtype if dtype is None else dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{self.id} {self.dtype} {self.shape}]"
@@ -450,11 +457,12 @@ class Tensor:
         ):
             return self._slice(key)
         if isinstance(key, (Tensor, *host_tensor_types)):
-            index = key if isinstance(key, Tensor) else constant(key)
-            if index.dtype.is_int:
-                return _ops.gather(self, index)
-            if index.dtype == dtypes.bool:
-                return _ops.where(condition=index, lhs=self, rhs=constant(0, dtype=self.dtype))
+            element = key.dtype if isinstance(key, Tensor) else dtypes.dtype.as_dtype(_as_array(key))
+            if element.is_int or element == dtypes.bool:
+                index = key if isinstance(key, Tensor) else _implicit_constant(key)
+                if element.is_int:
+                    return _ops.gather(self, index)
+                return _ops.where(condition=index, lhs=self, rhs=_implicit_constant(0, self.dtype))
         raise TypeError(_BAD_KEY.format(self.id, key, type(key)))
 
     def _slice(self, key: Tuple[Union[int, slice], ...]) -> "Tensor":
@@ -468,6 +476,10 @@ class Tensor:
                 step.append(None if k.step is None else (1 if k.step > 0 else -1))
                 every.append(1 if k.step is None else abs(k.step))
             else:
+                if axis < self.rank and not -self.shape[axis] <= k < self.shape[axis]:
+                    raise IndexError(
+                        f"Index {k} is out of range for axis {axis} of tensor {self.id} of shape {self.shape}."
+                    )
                 start.append(k)
                 # The last element is -1 from the end; the end itself is then left open.
                 stop.append(None if k == -1 else k + 1)

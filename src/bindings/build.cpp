@@ -37,10 +37,15 @@ ir::Op& makeOp(const char* name, nb::handle inputs, const nb::dict& attrs, bool 
     }
     names.push_back(given.is_none() ? std::string() : nb::cast<std::string>(given));
   }
-  ir::Op* op = context.addOp(*def, std::move(operands), toAttrs(*def, attrs), userLocation(),
-                             inplace || namedInplace, std::move(names));
-  DebugInfo::addOp(*op);
-  return *op;
+  try {
+    ir::Op* op = context.addOp(*def, operands, toAttrs(*def, attrs), userLocation(), inplace || namedInplace,
+                               std::move(names));
+    DebugInfo::addOp(*op);
+    return *op;
+  } catch (...) {
+    context.requireGraph().eraseImplicit(operands);
+    throw;
+  }
 }
 
 nb::list addOp(const char* name, nb::handle inputs, const nb::dict& attrs, bool inplace,

@@ -106,6 +106,9 @@ void bindTensor(nb::module_& m) {
       .def_prop_ro("producer_index", [](const TensorHandle& t) { return t->producerIndex(); })
       .def_prop_ro("uses", &consumers, "The ops that read this tensor, each with the index of the operand.")
       .def("set_by_ref", [](const TensorHandle& t, bool value) { t->setByRef(value); })
+      .def(
+          "mark_implicit", [](const TensorHandle& t) { t->markImplicit(); },
+          "For a tensor that was made on the way to an op: it goes when that op fails.")
       .def("tensorType", [](const TensorHandle& t) { return publicKind(t->kind()); })
       .def("getGraph", [](const TensorHandle& t) { return handle(t->graph()); })
       .def("getIr", [](const TensorHandle& t) { return t.ir; })

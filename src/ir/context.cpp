@@ -86,13 +86,21 @@ void Context::popSequence() {
   }
 }
 
+namespace {
+
+/// Orders op after another; if that was removed, after what it had to follow.
+void addAfter(Op& op, Op& before) {
+  if (!before.erased()) return op.addAfter(&before);
+  for (Op* earlier : before.after()) addAfter(op, *earlier);
+}
+
+}  // namespace
+
 void Context::order(Op& op) {
   if (levels_.empty() || levels_.back().mode == SequenceMode::kPass) return;
   Frontier& here = frontier(levels_.size() - 1, {&op.graph(), op.settings().context});
   const bool ordered = levels_.back().mode == SequenceMode::kOrdered;
-  for (Op* before : ordered && !here.tail.empty() ? here.tail : here.entry) {
-    if (!before->erased()) op.addAfter(before);
-  }
+  for (Op* before : ordered && !here.tail.empty() ? here.tail : here.entry) addAfter(op, *before);
   if (ordered) here.tail.clear();
   here.tail.push_back(&op);
 }

@@ -237,6 +237,19 @@ void Graph::eraseTensor(Tensor* t) {
   t->erased_ = true;
 }
 
+void Graph::eraseImplicit(const std::vector<Tensor*>& operands) {
+  for (Tensor* t : operands) {
+    const bool own = t != nullptr && t->graph_ == this && t->implicit_ && !t->erased_ && t->uses_.empty();
+    if (!own || std::find(outputs_.begin(), outputs_.end(), t) != outputs_.end()) continue;
+    ownBaseNames().erase(t->name_);
+    if (t->producer_ == nullptr) {
+      eraseTensor(t);
+    } else {
+      eraseOp(t->producer_);
+    }
+  }
+}
+
 void Graph::eraseOps(const std::vector<Op*>& ops) {
   for (Op* op : ops) {
     for (size_t i = 0; i < op->inputs_.size(); ++i) op->setInput(i, nullptr);

@@ -75,6 +75,8 @@ class Graph {
   void eraseOps(const std::vector<Op*>& ops);
   void eraseOp(Op* op) { eraseOps({op}); }
   void eraseTensor(Tensor* t);
+  /// Removes those of the operands of an op that failed which were made for it alone.
+  void eraseImplicit(const std::vector<Tensor*>& operands);
   /// Every use of `from` becomes a use of `to`; graph outputs too.
   void replaceAllUses(Tensor* from, Tensor* to);
   /// Puts ops() in the order of their ids (the parser makes ops in the order in which data flows).

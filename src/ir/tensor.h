@@ -51,6 +51,9 @@ class Tensor {
   bool byRef() const { return byRef_; }
   void setByRef(bool value) { byRef_ = value; }
   bool erased() const { return erased_; }
+  /// Made on the way to an op (a constant of a number, a cast of an operand); goes when that op fails.
+  bool implicit() const { return implicit_; }
+  void markImplicit() { implicit_ = true; }
 
  private:
   friend class Graph;
@@ -60,7 +63,7 @@ class Tensor {
   std::string name_;
   TensorType type_;
   TensorKind kind_;
-  bool byRef_ = false, erased_ = false;
+  bool byRef_ = false, erased_ = false, implicit_ = false;
   Op* producer_ = nullptr;
   int32_t producerIndex_ = 0;
   std::vector<Use> uses_;

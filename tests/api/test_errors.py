@@ -124,6 +124,18 @@ ERRORS = {
         popart.popart_exception,
         r"^The graph .*_subgraph\(\d\) contains a modifying op",
     ),
+    "no value": (lambda: ones(2) + None, TypeError, "Data is expected"),
+    "no index": (lambda: ones(2)[2], IndexError, "Index 2 is out of range for axis 0"),
+    "no tensor": (lambda: ops.concat([ones(2), None]), TypeError, "`ts` must be a popxl.Tensor"),
+    "no graph": (lambda: ops.call(None, ones(2)), TypeError, "`graph` must be a popxl.Graph"),
+    "no body": (lambda: ops.repeat(None, 2, ones(2)), TypeError, "`graph` must be a popxl.Graph"),
+    "no stream": (lambda: ops.host_load(None), TypeError, "`h2d_stream` must be a popxl.HostToDeviceStream"),
+    "no stored tensor": (
+        lambda: ops.host_store(popxl.d2h_stream((2,), popxl.float32), None),
+        TypeError,
+        "`t` must be a popxl.Tensor",
+    ),
+    "stream dtype": (lambda: popxl.h2d_stream((2,), None), TypeError, "such as popxl.float32"),
     "store": (
         lambda: ops.host_store(popxl.d2h_stream((3,), popxl.float32), ones(2)),
         ValueError,
@@ -175,6 +187,16 @@ UNCHANGED = {
         lambda t: ops.call(popxl.gir().create_graph(lambda s: s @ s, t), t), x
     ),
     "variable": lambda x, i: popxl.variable("text"),
+    "cast for where": lambda x, i: ops.where(i, x, x),
+    "casts for and": lambda x, i: ops.logical_and(x, i),
+    "casts for or": lambda x, i: i | x,
+    "constant exponent": lambda x, i: x ** np.ones(4),
+    "constant factor": lambda x, i: np.ones((4, 5)) @ x,
+    "constant step": lambda x, i: var_updates.accumulate_mean_(x, i, 3),
+    "constant gradient": lambda x, i: ops.nll_loss_with_softmax_grad(x, x),
+    "empty operand": lambda x, i: x + [],
+    "index": lambda x, i: x[0, 3],
+    "index list": lambda x, i: x[[0.5]],
 }
 
 

@@ -1,6 +1,6 @@
 """How the functions of this package add ops to the current graph."""
 
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Type
 
 from popxl import _core
 from popxl.tensor import Tensor
@@ -52,3 +52,18 @@ def many(
         All its results.
     """
     return tuple(map(_wrap, _add_op(name, operands, attributes, inplace, names)))
+
+
+def expect(value: Any, kind: Type[Any], name: str) -> None:
+    """Checks an argument that no op of the table checks.
+
+    Args:
+        value: The argument.
+        kind: The class that it has to be of.
+        name: The name of the argument, for the message.
+
+    Raises:
+        TypeError: It is of another class.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be a popxl.{kind.__name__}; it is {value!r} of type {type(value)}.")

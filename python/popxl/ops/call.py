@@ -6,6 +6,7 @@ from typing import Any, Iterable, List, Mapping, Optional, Tuple, Union
 from popxl import _core
 from popxl.context import get_current_context
 from popxl.graph import Graph
+from popxl.ops._build import expect
 from popxl.tensor import Tensor, TensorLike
 
 __all__ = ["CallSiteInfo", "call", "call_with_info"]
@@ -256,8 +257,9 @@ def arrange_inputs(
 
     Raises:
         ValueError: An input is missing, given twice, in no way part of the graph, or there are too many.
-        TypeError: A value can't be made a constant.
+        TypeError: `graph` is none, or a value can't be made a constant.
     """
+    expect(graph, Graph, "graph")
     wanted = graph.inputs
     given = _flatten(inputs or ())
     if len(given) > len(wanted):

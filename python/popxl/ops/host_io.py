@@ -3,7 +3,7 @@
 from typing import Iterable, Optional
 
 from popxl import dtypes
-from popxl.ops._build import many, one
+from popxl.ops._build import expect, many, one
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Tensor
 
@@ -50,8 +50,10 @@ def host_load(h2d_stream: HostToDeviceStream, name: Optional[str] = None) -> Ten
         The value.
 
     Raises:
+        TypeError: `h2d_stream` is no such stream.
         RuntimeError: No graph is entered.
     """
+    expect(h2d_stream, HostToDeviceStream, "h2d_stream")
     stem = h2d_stream._stream_tensor.name if name is None else name
     place = init(h2d_stream.shape, h2d_stream.dtype, f"{stem}_init", "undef")
     stream = h2d_stream._stream_tensor.name
@@ -67,8 +69,11 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
 
     Raises:
         ValueError: Shape or dtype differ.
+        TypeError: `d2h_stream` is no such stream, or `t` no tensor.
         RuntimeError: No graph is entered.
     """
+    expect(d2h_stream, DeviceToHostStream, "d2h_stream")
+    expect(t, Tensor, "t")
     if d2h_stream.dtype != t.dtype or d2h_stream.shape != t.shape:
         raise ValueError(
             f"Stream {d2h_stream.tensor_id} carries {d2h_stream.dtype} of shape {d2h_stream.shape}; tensor "

@@ -5,7 +5,7 @@ from typing import Optional, Tuple, Union
 from popxl import dtypes
 from popxl.ops._build import many
 from popxl.ops._generated import nll_loss
-from popxl.tensor import Tensor, constant
+from popxl.tensor import Tensor
 
 #: How the losses of rows are reduced, by the names that the functions take.
 REDUCTION_MAP = {"mean": "Mean", "sum": "Sum", "none": "NoReduction"}
@@ -37,7 +37,7 @@ def nll_loss_with_softmax_grad(
     Raises:
         ValueError: The reduction is unknown.
     """
-    grad = loss_grad if isinstance(loss_grad, Tensor) else constant(loss_grad, dtypes.float32)
+    grad = probs._ensure_tensor(loss_grad, dtypes.float32)
     attributes = {"ignore_index": ignore_index, "reduction": reduction}
     loss, dx = many("nll_loss_with_softmax_grad", (probs, labels, grad), attributes, False, ("loss", "dx"))
     return loss, dx

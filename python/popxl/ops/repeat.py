@@ -4,6 +4,7 @@ from typing import Iterable, Mapping, Optional, Tuple, Union
 
 from popxl import _core
 from popxl.graph import Graph
+from popxl.ops._build import expect
 from popxl.ops.call import CallSiteInfo, arrange_inputs
 from popxl.tensor import Tensor, TensorLike
 
@@ -61,6 +62,7 @@ def repeat_with_info(
         ValueError: As for `repeat`.
         TypeError: As for `call`.
     """
+    expect(graph, Graph, "graph")
     if repeat_count < 0:
         raise ValueError(f"Repeat count must be >= 0. It is {repeat_count} for graph {graph.id}.")
     outputs = graph.outputs

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
-from popxl.ops._build import many, one
+from popxl.ops._build import expect, many, one
 from popxl.ops.utils import handle_negative_axis
 from popxl.tensor import Tensor
 
@@ -301,6 +301,8 @@ def subsample(t: Tensor, strides: Union[int, Iterable[int]]) -> Tensor:
 
 def _concat(ts: Iterable[Tensor], axis: int, inplace: bool) -> Tensor:
     tensors = list(ts)
+    for t in tensors:
+        expect(t, Tensor, "ts")
     types = [t.dtype for t in tensors]
     if len(set(types)) > 1:
         raise TypeError(

@@ -32,7 +32,9 @@ def cast_if_needed(t: Tensor, data_type: dtype) -> Tensor:
         return t
     from popxl.ops.casting import cast
 
-    return cast(t, data_type)
+    converted = cast(t, data_type)
+    converted._pb_tensor.mark_implicit()
+    return converted
 
 
 def check_in_graph(graph: Graph, *args: Tensor, **tensors: Tensor) -> None:
