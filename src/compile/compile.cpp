@@ -6,9 +6,10 @@
 #include "analysis/ambiguity.h"
 #include "analysis/calls.h"
 #include "analysis/live.h"
+#include "analysis/operand_uses.h"
 #include "base/logging.h"
-#include "compile/group_expr.h"
 #include "compile/lower.h"
+#include "passes/pass_runner.h"
 
 namespace popxl::compile {
 namespace {
@@ -22,22 +23,6 @@ void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& see
   }
   out.push_back(&graph);
 }
-
-/// Operands whose value an op's kernel looks at, worked out once per op.
-class ReadOperands {
- public:
-  bool operator()(const ir::Op& op, size_t i) {
-    if (op.modifies(i)) return true;
-    if (op.def().structure == ir::Structure::kHostLoad) return false;  // the operand only gives the shape
-    if (op.def().expr == nullptr) return true;
-    auto it = uses_.find(&op);
-    if (it == uses_.end()) it = uses_.emplace(&op, operandUses(op)).first;
-    return it->second[i].value || it->second[i].element;
-  }
-
- private:
-  std::unordered_map<const ir::Op*, std::vector<OperandUse>> uses_;
-};
 
 void placeVariables(const ir::Graph& main, const analysis::Liveness&, Program& program) {
   for (const ir::Tensor* t : main.tensors()) {
@@ -68,13 +53,12 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
+  passes::runPass("attention", *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
   program->streams = program->ir->streams();
 
   // What no effect depends on is neither computed nor kept.
-  auto reads = std::make_shared<ReadOperands>();
-  const analysis::Liveness liveness(*program->ir,
-                                    [reads](const ir::Op& op, size_t i) { return (*reads)(op, i); });
+  const analysis::Liveness liveness(*program->ir, analysis::readOperands());
   placeVariables(main, liveness, *program);
 
   // Each graph is compiled once, whatever the number of calls; a caller needs its callees' frame sizes.

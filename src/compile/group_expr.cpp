@@ -80,37 +80,6 @@ void GroupExpr::add(const ir::Op& op) {
   context.finish();
 }
 
-std::vector<OperandUse> GroupExpr::slotUses() const {
-  const auto& nodes = expr_.nodes();
-  std::vector<bool> needed(nodes.size(), false);
-  for (const int32_t id : expr_.outputs()) needed[static_cast<size_t>(id)] = true;
-  std::vector<OperandUse> uses(inputs_.size());
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    for (const int32_t operand : {nodes[i].a, nodes[i].b, nodes[i].c}) {
-      if (operand >= 0) needed[static_cast<size_t>(operand)] = true;
-    }
-    if (nodes[i].prim != kernels::Prim::kInput) continue;
-    OperandUse& use = uses[static_cast<size_t>(nodes[i].index)];
-    (nodes[i].element >= 0 ? use.element : use.value) = true;
-  }
-  return uses;
-}
-
-std::vector<OperandUse> operandUses(const ir::Op& op) {
-  GroupExpr group;
-  group.add(op);
-  for (const ir::Tensor* t : op.outputs()) group.store(t);
-  const std::vector<OperandUse> bySlot = group.slotUses();
-  std::vector<OperandUse> uses(op.inputs().size());
-  for (size_t slot = 0; slot < bySlot.size(); ++slot) {
-    for (size_t i = 0; i < uses.size(); ++i) {
-      if (op.input(i) == group.inputs()[slot]) uses[i] = bySlot[slot];
-    }
-  }
-  return uses;
-}
-
 int32_t passedOperand(const ir::Op& op) {
   if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1 || !op.aliases().empty())
     return -1;

@@ -4,17 +4,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/operand_uses.h"
 #include "ir/grad_context.h"
 #include "kernels/expr.h"
 
 namespace popxl::compile {
 
-/// Which operands of an elementwise op its arithmetic uses.
-struct OperandUse {
-  bool value = false;    ///< at every position
-  bool element = false;  ///< single elements, the same for all positions
-};
-std::vector<OperandUse> operandUses(const ir::Op& op);
+using analysis::OperandUse;
+using analysis::operandUses;
+
 /// The operand whose value an op of one result passes on unchanged, shape and dtype included; -1 when there
 /// is none.
 int32_t passedOperand(const ir::Op& op);
@@ -35,7 +33,7 @@ class GroupExpr {
   }  ///< operand slots of the expression
   bool readsElements(size_t slot) const { return elements_[slot]; }
   /// What the outputs stored so far need of each operand slot.
-  std::vector<OperandUse> slotUses() const;
+  std::vector<OperandUse> slotUses() const { return analysis::slotUses(expr_, inputs_.size()); }
 
  private:
   friend class OpContext;

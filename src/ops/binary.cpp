@@ -93,7 +93,7 @@ void variadic(Defs& defs) {
   grad.doc =
       "Gradient of maximum with respect to one operand: every operand that equals the result receives it.";
   grad.operands = {{"grad", ir::kFloats}, {"arg", ir::kFloats}, {"out", ir::kFloats}};
-  grad.infer = likeOperand<1>;
+  grad.infer = likeOperandOfOneDType<1>;
   grad.visibility = Visibility::kInternal;
   grad.reducesToOutput = true;
   grad.expr = [](ExprContext& c) { store(c, select(eq(c.in(1), c.in(2)), c.in(0), zero(c.in(0)))); };

@@ -67,7 +67,7 @@ OpDef unaryGrad(const OpDef& base, Of, Derivative) {
   if constexpr (std::is_same_v<Of, OfInput>) def.operands.push_back({"t", ir::kFloats});
   if constexpr (std::is_same_v<Of, OfResult>) def.operands.push_back({"out", ir::kFloats});
   def.attrs = base.attrs;
-  def.infer = sameType;
+  def.infer = likeOperandOfOneDType<0>;
   def.visibility = Visibility::kInternal;
   def.expr = [](ExprContext& c) {
     if constexpr (std::is_same_v<Of, OfNothing>) {
@@ -119,7 +119,7 @@ OpDef binaryGrad(const OpDef& base, std::string_view stem, Derivative) {
   def.doc = kept("Gradient of " + std::string(base.name) + " with respect to `" +
                  std::string(base.operands[Arg].name) + "`.");
   def.operands = {{"grad", ir::kFloats}, {"arg0", ir::kFloats}, {"arg1", ir::kFloats}, {"out", ir::kFloats}};
-  def.infer = likeOperand<1 + Arg>;
+  def.infer = likeOperandOfOneDType<1 + Arg>;
   def.visibility = Visibility::kInternal;
   def.reducesToOutput = true;
   def.expr = [](ExprContext& c) { store(c, Derivative{}(c.in(0), c.in(1), c.in(2), c.in(3))); };

@@ -43,6 +43,12 @@ void shapeOfAttr(const Op& op, Types& out);
 void requireSameShape(const Op& op, size_t a, size_t b);
 /// Error(kGraph) unless both operands have one dtype.
 void requireSameDType(const Op& op, size_t a, size_t b);
+/// The result is like operand I; all operands have its dtype.
+template <size_t I>
+void likeOperandOfOneDType(const Op& op, Types& out) {
+  for (size_t i = 0; i < op.inputs().size(); ++i) requireSameDType(op, I, i);
+  likeOperand<I>(op, out);
+}
 /// Error(kGraph) unless the operand has this rank.
 void requireRank(const Op& op, size_t operand, int64_t rank);
 /// Error(kGraph) unless the operand has at most one element.

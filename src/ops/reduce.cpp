@@ -53,6 +53,11 @@ void reduceRule(GradContext& c) {
   c.set(0, c.make(std::string(c.op.def().name) + "_grad", operands, {intsAttr(c.op.input(0)->shape())}));
 }
 
+void inferReduceGrad(const Op& op, Types& out) {
+  for (size_t i = 1; i < op.inputs().size(); ++i) requireSameDType(op, 0, i);
+  shapeOfAttr(op, out);
+}
+
 /// The entry `<name>_grad`: an elementwise op over the shape of what was reduced. x and out are given where
 /// read.
 template <bool kX, bool kY, typename Derivative>
@@ -66,7 +71,7 @@ OpDef reduceGrad(const OpDef& base, Derivative) {
   if constexpr (kX) def.operands.push_back({"t", ir::kFloats});
   if constexpr (kY) def.operands.push_back({"out", ir::kFloats});
   def.attrs = {{"shape", AttrType::kInts, "Shape of what was reduced."}};
-  def.infer = shapeOfAttr;
+  def.infer = inferReduceGrad;
   def.visibility = Visibility::kInternal;
   def.expr = [](ExprContext& c) {
     if constexpr (kX && kY) {
@@ -154,7 +159,7 @@ void product(Defs& defs) {
   grad.doc = "Gradient of prod, from that of its result with the reduced axes kept as 1.";
   grad.operands = {{"grad", ir::kFloats}, {"t", ir::kFloats}, {"rest", ir::kFloats}, {"zeros", ir::kFloats}};
   grad.attrs = {{"shape", AttrType::kInts, "Shape of what was reduced."}};
-  grad.infer = shapeOfAttr;
+  grad.infer = inferReduceGrad;
   grad.visibility = Visibility::kInternal;
   grad.expr = [](ExprContext& c) {
     const Val dy = c.in(0), x = c.in(1), rest = c.in(2), zeros = c.in(3);

@@ -2,49 +2,19 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
-#include "algo/regions.h"
 #include "analysis/dependences.h"
+#include "analysis/written.h"
 #include "base/error.h"
 #include "ir/text_values.h"
 
 namespace popxl::passes {
 namespace {
 
+using analysis::Written;
 using ir::Graph;
 using ir::Op;
 using ir::Tensor;
-
-/// The tensors whose memory some op of the graph writes, under whichever name.
-class Written {
- public:
-  explicit Written(const Graph& graph) {
-    const auto tensors = graph.tensors();
-    for (const Tensor* t : tensors) index_.emplace(t, static_cast<int32_t>(index_.size()));
-    algo::DisjointSets memory(static_cast<int32_t>(tensors.size()));
-    for (const Op* op : graph.ops()) {
-      for (const ir::Alias& alias : op->aliases()) {
-        memory.unite(index_.at(op->output(static_cast<size_t>(alias.output))),
-                     index_.at(op->input(static_cast<size_t>(alias.input))));
-      }
-    }
-    std::unordered_set<int32_t> written;
-    for (const Op* op : graph.ops()) {
-      for (size_t i = 0; i < op->inputs().size(); ++i) {
-        if (op->input(i) != nullptr && op->modifies(i)) written.insert(memory.find(index_.at(op->input(i))));
-      }
-    }
-    for (const Tensor* t : tensors) {
-      if (written.contains(memory.find(index_.at(t)))) written_.insert(t);
-    }
-  }
-  bool operator()(const Tensor* t) const { return t != nullptr && written_.contains(t); }
-
- private:
-  std::unordered_map<const Tensor*, int32_t> index_;
-  std::unordered_set<const Tensor*> written_;
-};
 
 bool isPure(const Op& op, const Written& written) {
   if (op.def().sideEffect || op.def().random || op.outputs().empty() || !op.calledGraphs().empty())

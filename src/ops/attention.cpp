@@ -1,0 +1,170 @@
+#include "kernels/attention.h"
+
+#include "ops/define.h"
+
+// Attention as one op: made by the compiler from the products and the softmax between them.
+namespace popxl::ops {
+
+namespace {
+
+/// Shapes of one attention: leading dimensions, then queries and keys and the widths of keys and values.
+struct Sizes {
+  Shape heads;
+  int64_t rows, columns, depth;
+
+  Shape with(int64_t a, int64_t b) const {
+    Shape shape = heads;
+    shape.push_back(a);
+    shape.push_back(b);
+    return shape;
+  }
+};
+
+Shape leading(const Op& op, size_t operand) {
+  const Shape& shape = typeOf(op, operand).shape;
+  return {shape.begin(), shape.end() - 2};
+}
+
+int64_t fromEnd(const Op& op, size_t operand, size_t back) {
+  const Shape& shape = typeOf(op, operand).shape;
+  return shape[shape.size() - back];
+}
+
+/// Reads and checks operands q, k and v.
+Sizes sizesOf(const Op& op) {
+  for (const size_t i : {0, 1, 2}) {
+    requireSameDType(op, 0, i);
+    if (op.input(i)->rank() < 2)
+      fail(ErrorKind::kGraph, "{} must have two dimensions or more", describe(op, i));
+  }
+  Sizes s{{}, fromEnd(op, 0, 2), fromEnd(op, 1, 2), fromEnd(op, 2, 1)};
+  if (fromEnd(op, 0, 1) != fromEnd(op, 1, 1)) {
+    fail(ErrorKind::kGraph, "{} and {} must have the same last dimension", describe(op, 0), describe(op, 1));
+  }
+  if (fromEnd(op, 2, 2) != s.columns) {
+    fail(ErrorKind::kGraph, "{} and {} must have the same last but one dimension", describe(op, 1),
+         describe(op, 2));
+  }
+  Shape both;
+  if (!broadcastShapes(leading(op, 0), leading(op, 1), both) ||
+      !broadcastShapes(both, leading(op, 2), s.heads)) {
+    fail(ErrorKind::kGraph, "the leading dimensions of {}, {} and {} do not broadcast", describe(op, 0),
+         describe(op, 1), describe(op, 2));
+  }
+  return s;
+}
+
+void requireBroadcast(const Op& op, size_t operand, const Shape& shape) {
+  Shape joint;
+  if (op.input(operand) == nullptr) return;
+  if (!broadcastShapes(typeOf(op, operand).shape, shape, joint) || joint != shape) {
+    fail(ErrorKind::kGraph, "{} does not broadcast to the shape {} of the scores", describe(op, operand),
+         toString(shape));
+  }
+}
+
+void requireShape(const Op& op, size_t operand, const Shape& shape) {
+  requireSameDType(op, 0, operand);
+  if (typeOf(op, operand).shape != shape) {
+    fail(ErrorKind::kGraph, "{} must have shape {}", describe(op, operand), toString(shape));
+  }
+}
+
+void inferAttention(const Op& op, Types& out) {
+  const Sizes s = sizesOf(op);
+  const Shape scores = s.with(s.rows, s.columns);
+  requireBroadcast(op, 3, scores);
+  requireBroadcast(op, 4, scores);
+  if (op.input(3) != nullptr) requireSameDType(op, 0, 3);
+  out.push_back({typeOf(op, 0).dtype, s.with(s.rows, s.depth), {}});
+  if (op.attr<bool>("probabilities")) out.push_back({typeOf(op, 0).dtype, scores, {}});
+}
+
+kernels::KernelPtr attentionKernel(const ir::KernelContext& c) {
+  kernels::AttentionSpec spec;
+  size_t next = 0;
+  spec.q = c.inputs[next++];
+  spec.k = c.inputs[next++];
+  spec.v = c.inputs[next++];
+  if (c.op.input(3) != nullptr) spec.bias = c.inputs[next++];
+  if (c.op.input(4) != nullptr) spec.keep = c.inputs[next++];
+  spec.out = c.outputs[0];
+  if (c.outputs.size() == 2) spec.probabilities = c.outputs[1];
+  spec.scale = c.op.attr<double>("scale");
+  spec.fill = c.op.attr<double>("fill");
+  return kernels::makeAttention(std::move(spec));
+}
+
+void inferAttentionGrad(const Op& op, Types& out) {
+  const Sizes s = sizesOf(op);
+  requireShape(op, 0, s.with(s.rows, fromEnd(op, 0, 1)));
+  requireShape(op, 1, s.with(s.columns, fromEnd(op, 1, 1)));
+  requireShape(op, 2, s.with(s.columns, s.depth));
+  requireShape(op, 3, s.with(s.rows, s.columns));
+  requireShape(op, 4, s.with(s.rows, s.depth));
+  requireBroadcast(op, 5, s.with(s.rows, s.columns));
+  for (const size_t i : {0, 1, 2}) out.push_back(typeOf(op, i));
+}
+
+kernels::KernelPtr attentionGradKernel(const ir::KernelContext& c) {
+  kernels::AttentionGradSpec spec;
+  spec.q = c.inputs[0];
+  spec.k = c.inputs[1];
+  spec.v = c.inputs[2];
+  spec.probabilities = c.inputs[3];
+  spec.grad = c.inputs[4];
+  if (c.op.input(5) != nullptr) spec.keep = c.inputs[5];
+  spec.dq = c.outputs[0];
+  spec.dk = c.outputs[1];
+  spec.dv = c.outputs[2];
+  spec.scale = c.op.attr<double>("scale");
+  return kernels::makeAttentionGrad(std::move(spec));
+}
+
+const ir::OperandDef kKeep = {"keep", ir::kBools, "Where scores count; broadcasts to them.",
+                              Arity::kOptional};
+const ir::AttrDef kScale = {"scale", AttrType::kFloat, "Factor of the products of queries and keys.",
+                            Attr(1.0)};
+
+}  // namespace
+
+void attention(Defs& defs) {
+  OpDef def;
+  def.name = "attention";
+  def.type = "Attention";
+  def.doc = "softmax(scale * q k^T + bias) v for every head; scores are `fill` where `keep` is false.";
+  def.operands = {{"q", ir::kFloats, "[..., rows, width]."},
+                  {"k", ir::kFloats, "[..., columns, width]."},
+                  {"v", ir::kFloats, "[..., columns, depth]."},
+                  {"bias", ir::kFloats, "Broadcasts to the scores [..., rows, columns].", Arity::kOptional},
+                  kKeep};
+  def.attrs = {kScale,
+               {"fill", AttrType::kFloat, "Scores that do not count.", Attr(0.0)},
+               {"probabilities", AttrType::kBool, "Whether the softmax is a result too.", Attr(false)}};
+  def.results = {{"results", "The mixed values, then the softmax if wanted.", true}};
+  def.infer = inferAttention;
+  def.visibility = Visibility::kInternal;
+  def.stridedInputs = true;
+  def.kernel = attentionKernel;
+  defs.push_back(def);
+
+  OpDef grad;
+  grad.name = "attention_grad";
+  grad.type = "AttentionGrad";
+  grad.doc = "Gradients of attention with respect to q, k and v, of one shape but for the sizes of a head.";
+  grad.operands = {{"q", ir::kFloats},
+                   {"k", ir::kFloats},
+                   {"v", ir::kFloats},
+                   {"probabilities", ir::kFloats, "The softmax."},
+                   {"grad", ir::kFloats, "Gradient of the mixed values."},
+                   kKeep};
+  grad.attrs = {kScale};
+  grad.results = {{"dq"}, {"dk"}, {"dv"}};
+  grad.infer = inferAttentionGrad;
+  grad.visibility = Visibility::kInternal;
+  grad.stridedInputs = true;
+  grad.kernel = attentionGradKernel;
+  defs.push_back(grad);
+}
+
+}  // namespace popxl::ops
