@@ -156,6 +156,12 @@ class Fuser {
     });
   }
 
+  static bool isUpdated(const ir::Op& op, size_t operand) {
+    const auto& also = op.def().alsoModifies;
+    return op.def().update != nullptr &&
+           std::find(also.begin(), also.end(), static_cast<int32_t>(operand)) != also.end();
+  }
+
   /// Whether op can use the values of group g directly.
   bool fits(const ir::Op& op, const Shape& space, const std::vector<OperandUse>& uses, const Group& g) const {
     if (g.space != space || g.ops.size() >= kMaxOps) return false;
@@ -173,11 +179,13 @@ class Fuser {
       if (op.input(i) == nullptr || !op.modifies(i)) continue;
       // What the group reads of the written memory must be the same element at every position.
       const Storage& written = storages_.at(op.input(i));
+      const auto reads = g.reads.find(written.buffer);
+      if (isUpdated(op, i)) {  // before all arithmetic of the group, which then must not touch it
+        if (reads != g.reads.end() || g.owned.contains(written.buffer)) return false;
+        continue;
+      }
       if (written.layout.shape != space) return false;
       if (g.owned.contains(written.buffer) && !holdsOnly(g, written)) return false;
-      const auto reads = g.reads.find(written.buffer);
-      // An update happens before all arithmetic of the group.
-      if (op.def().update != nullptr && reads != g.reads.end()) return false;
       if (reads == g.reads.end()) continue;
       for (const ir::Tensor* t : reads->second) {
         if (!(storages_.at(t) == written)) return false;

@@ -135,6 +135,20 @@ Tensor* castTo(GradContext& c, Tensor* t, DType dtype) {
   return t->dtype() == dtype ? t : c.make("cast", {t}, {Attr(dtype)});
 }
 
+/// The shape of an operand of a product as a matrix, or a batch of them.
+Shape matrixShape(const Op& op, const Product& p, size_t operand) {
+  Shape shape = op.input(operand)->shape();
+  if (operand == 0 && p.lhs1d) shape.insert(shape.begin(), 1);
+  if (operand == 1 && p.rhs1d) shape.push_back(1);
+  return shape;
+}
+
+/// A^T dC where one matrix B serves all of A: its rows, and those of dC, are the rows of one matrix.
+Tensor* sharedRhsGrad(GradContext& c, const Product& p, Tensor* lhs, Tensor* dy) {
+  const int64_t inner = lhs->shape().back(), rows = numElements(p.batch) * p.m;
+  return c.make("matmul", {swapLast(c, reshapeTo(c, lhs, {rows, inner})), reshapeTo(c, dy, {rows, p.n})});
+}
+
 /// dA = dC B^T and dB = A^T dC on operands made matrices, then summed over what was broadcast.
 void matmulRule(GradContext& c) {
   const Product p = productOf(c.op);
@@ -143,20 +157,22 @@ void matmulRule(GradContext& c) {
   full.push_back(p.m);
   full.push_back(p.n);
   Tensor* dy = reshapeTo(c, castTo(c, c.outGrad(), dtype), full);
-  const auto matrixShape = [&](size_t i) {
-    Shape shape = c.op.input(i)->shape();
-    if (i == 0 && p.lhs1d) shape.insert(shape.begin(), 1);
-    if (i == 1 && p.rhs1d) shape.push_back(1);
-    return shape;
-  };
-  for (size_t i : {0, 1}) {
-    if (!c.wants(i)) continue;
-    Tensor* other = swapLast(c, reshapeTo(c, c.input(1 - i), matrixShape(1 - i)));
-    Tensor* grad = i == 0 ? c.make("matmul", {dy, other}) : c.make("matmul", {other, dy});
-    const Shape shape = matrixShape(i);
-    if (grad->shape() != shape) grad = c.make("reduce_to", {grad}, {intsAttr(shape)});
-    c.set(i, reshapeTo(c, grad, c.op.input(i)->shape()));
+  const Shape lhs = matrixShape(c.op, p, 0), rhs = matrixShape(c.op, p, 1);
+  if (c.wants(0)) {
+    Tensor* grad = c.make("matmul", {dy, swapLast(c, reshapeTo(c, c.input(1), rhs))});
+    if (grad->type().numElements() != numElements(lhs)) grad = c.make("reduce_to", {grad}, {intsAttr(lhs)});
+    c.set(0, reshapeTo(c, grad, c.op.input(0)->shape()));
   }
+  if (!c.wants(1)) return;
+  const int64_t matrix = rhs.back() * rhs[rhs.size() - 2];
+  Tensor* grad = nullptr;
+  if (numElements(rhs) == matrix && p.batch.size() + 2 == lhs.size()) {
+    grad = sharedRhsGrad(c, p, c.input(0), dy);
+  } else {
+    grad = c.make("matmul", {swapLast(c, reshapeTo(c, c.input(0), lhs)), dy});
+    if (grad->type().numElements() != numElements(rhs)) grad = c.make("reduce_to", {grad}, {intsAttr(rhs)});
+  }
+  c.set(1, reshapeTo(c, grad, c.op.input(1)->shape()));
 }
 
 }  // namespace
