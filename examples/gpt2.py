@@ -155,7 +155,7 @@ class Adam:
         self.moments: Tensors = {}
 
     def update(self, variable: popxl.Tensor, gradient: popxl.Tensor) -> None:
-        zeros = np.zeros(variable.shape, np.float32)
+        zeros = np.broadcast_to(np.float32(0), variable.shape)
         state = [popxl.variable(zeros, name=f"{variable.name}.{moment}") for moment in ("first", "second")]
         self.moments[variable.name] = state[0]
         step = popxl.variable(0.0, popxl.float32, name=f"{variable.name}.step")

@@ -64,7 +64,11 @@ def to_numpy(
     wanted = array.dtype if dtype is None else dtype.as_numpy()
     if dtype is None and downcast:
         wanted = downcast_np_dtypes.get(wanted, wanted)
-    return np.array(array, dtype=wanted, order="C") if copy else np.asarray(array, dtype=wanted, order="C")
+    if not copy:
+        return np.asarray(array, dtype=wanted, order="C")
+    if array.size > 1 and not any(array.strides) and not any(array.flat[0].tobytes()):
+        return np.zeros(array.shape, wanted)  # takes no memory until it is written
+    return np.array(array, dtype=wanted, order="C")
 
 
 def _check_memmap(x: np.memmap, dtype: Optional[dtypes.dtype]) -> None:

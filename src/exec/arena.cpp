@@ -8,12 +8,20 @@
 #include <vector>
 
 namespace popxl::exec {
+namespace {
+
+/// From this size on the system is asked for huge pages: fewer misses of the address cache where weights are
+/// streamed through, and fewer faults at first touch.
+constexpr int64_t kHugeFrom = 32 << 20;
+
+}  // namespace
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   void* memory =
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
+  if (bytes >= kHugeFrom) ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint
   base_ = static_cast<std::byte*>(memory);
 }
 
