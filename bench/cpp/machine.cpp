@@ -14,8 +14,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// Runs `rounds` rounds of twelve independent multiply-adds; returns something that depends on all of them.
 float multiplyAdd(int64_t rounds, float seed) {
   const hn::ScalableTag<float> d;
-  auto a0 = hn::Set(d, seed), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0;
-  auto a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
+  // Different starts: the compiler would make one chain of twelve equal ones.
+  const auto start = [&](float i) HWY_ATTR { return hn::Set(d, seed + i); };
+  auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5);
+  auto a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
   const auto x = hn::Set(d, 0.999f), y = hn::Set(d, 0.001f);
   for (int64_t i = 0; i < rounds; ++i) {
     a0 = hn::MulAdd(a0, x, y), a1 = hn::MulAdd(a1, x, y), a2 = hn::MulAdd(a2, x, y),

@@ -5,135 +5,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <type_traits>
-
 #include "base/half.h"
+#include "kernels/gemm_panel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::simd::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr size_t kVectorBytes = HWY_TARGET <= HWY_AVX3 ? 64 : HWY_TARGET <= HWY_AVX2 ? 32 : 16;
-
-/// Integers by the compiler's vectors: Highway lacks some 64-bit products.
-template <typename T>
-struct Lanes {
-  typedef T V __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
-  static constexpr int64_t kCount = kVectorBytes / sizeof(T);
-  static V load(const T* p) { return *reinterpret_cast<const V*>(p); }
-  static void store(V v, T* p) { *reinterpret_cast<V*>(p) = v; }
-  static V set(T x) { return V{} + x; }
-  static V mulAdd(V a, V b, V c) { return a * b + c; }
-};
-
-template <typename T>
-requires std::is_floating_point_v<T>
-struct Lanes<T> {
-  using D = hn::CappedTag<T, kVectorBytes / sizeof(T)>;
-  using V = hn::Vec<D>;
-  static constexpr int64_t kCount = kVectorBytes / sizeof(T);
-  static V load(const T* p) { return hn::LoadU(D(), p); }
-  static void store(V v, T* p) { hn::StoreU(v, D(), p); }
-  static V set(T x) { return hn::Set(D(), x); }
-  static V mulAdd(V a, V b, V c) { return hn::MulAdd(a, b, c); }
-};
-
-constexpr int64_t kDepth = 128;  // rows of a packed piece of B: with two vectors a row it stays in L1
-
-/// kRows rows of C, two vectors wide, from a packed piece of B.
-template <typename T, int kRows>
-HWY_ATTR void microKernel(int64_t depth, const T* a, int64_t aRow, int64_t aCol, const T* packed, T* c,
-                          int64_t cRow, bool first) {
-  using L = Lanes<T>;
-  typename L::V sum[kRows][2];
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < 2; ++j) sum[i][j] = first ? L::set(T{0}) : L::load(c + i * cRow + j * L::kCount);
-  }
-  for (int64_t p = 0; p < depth; ++p) {
-    const auto b0 = L::load(packed + p * 2 * L::kCount);
-    const auto b1 = L::load(packed + p * 2 * L::kCount + L::kCount);
-    for (int i = 0; i < kRows; ++i) {
-      const auto x = L::set(a[i * aRow + p * aCol]);
-      sum[i][0] = L::mulAdd(x, b0, sum[i][0]);
-      sum[i][1] = L::mulAdd(x, b1, sum[i][1]);
-    }
-  }
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < 2; ++j) L::store(sum[i][j], c + i * cRow + j * L::kCount);
-  }
-}
-
-template <typename T>
-HWY_ATTR void packPiece(const T* b, int64_t bRow, int64_t bCol, int64_t depth, int64_t width, T* packed) {
-  constexpr int64_t kWidth = 2 * Lanes<T>::kCount;
-  for (int64_t p = 0; p < depth; ++p) {
-    T* row = packed + p * kWidth;
-    for (int64_t j = 0; j < width; ++j) row[j] = b[p * bRow + j * bCol];
-    for (int64_t j = width; j < kWidth; ++j) row[j] = T{0};
-  }
-}
-
-/// One row block against a packed piece; a narrow last column block goes through a buffer of full width.
-template <typename T, int kRows>
-HWY_ATTR void rowBlock(int64_t depth, int64_t width, const T* a, int64_t aRow, int64_t aCol, const T* packed,
-                       T* c, int64_t cRow, bool first) {
-  constexpr int64_t kWidth = 2 * Lanes<T>::kCount;
-  if (width == kWidth) return microKernel<T, kRows>(depth, a, aRow, aCol, packed, c, cRow, first);
-  T buffer[kRows * kWidth] = {};
-  if (!first) {
-    for (int i = 0; i < kRows; ++i) {
-      for (int64_t j = 0; j < width; ++j) buffer[i * kWidth + j] = c[i * cRow + j];
-    }
-  }
-  microKernel<T, kRows>(depth, a, aRow, aCol, packed, buffer, kWidth, first);
-  for (int i = 0; i < kRows; ++i) {
-    for (int64_t j = 0; j < width; ++j) c[i * cRow + j] = buffer[i * kWidth + j];
-  }
-}
-
-template <typename T>
-HWY_ATTR void gemmBlocks(int64_t m, int64_t n, int64_t k, const T* a, int64_t aRow, int64_t aCol, const T* b,
-                         int64_t bRow, int64_t bCol, T* c, int64_t cRow, bool accumulate) {
-  constexpr int64_t kWidth = 2 * Lanes<T>::kCount;
-  alignas(64) T packed[kDepth * kWidth];
-  for (int64_t j = 0; j < n; j += kWidth) {
-    const int64_t width = n - j < kWidth ? n - j : kWidth;
-    for (int64_t p = 0; p < k || p == 0; p += kDepth) {
-      const int64_t depth = k - p < kDepth ? k - p : kDepth;
-      const bool first = p == 0 && !accumulate;
-      packPiece(b + p * bRow + j * bCol, bRow, bCol, depth, width, packed);
-      int64_t i = 0;
-      for (; i + 4 <= m; i += 4) {
-        rowBlock<T, 4>(depth, width, a + i * aRow + p * aCol, aRow, aCol, packed, c + i * cRow + j, cRow,
-                       first);
-      }
-      for (; i < m; ++i) {
-        rowBlock<T, 1>(depth, width, a + i * aRow + p * aCol, aRow, aCol, packed, c + i * cRow + j, cRow,
-                       first);
-      }
-    }
-  }
-}
-
-HWY_ATTR void gemmF32(int64_t m, int64_t n, int64_t k, const float* a, int64_t aRow, int64_t aCol,
-                      const float* b, int64_t bRow, int64_t bCol, float* c, int64_t cRow, bool accumulate) {
-  gemmBlocks(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-HWY_ATTR void gemmF64(int64_t m, int64_t n, int64_t k, const double* a, int64_t aRow, int64_t aCol,
-                      const double* b, int64_t bRow, int64_t bCol, double* c, int64_t cRow, bool accumulate) {
-  gemmBlocks(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-HWY_ATTR void gemmU32(int64_t m, int64_t n, int64_t k, const uint32_t* a, int64_t aRow, int64_t aCol,
-                      const uint32_t* b, int64_t bRow, int64_t bCol, uint32_t* c, int64_t cRow,
-                      bool accumulate) {
-  gemmBlocks(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-HWY_ATTR void gemmU64(int64_t m, int64_t n, int64_t k, const uint64_t* a, int64_t aRow, int64_t aCol,
-                      const uint64_t* b, int64_t bRow, int64_t bCol, uint64_t* c, int64_t cRow,
-                      bool accumulate) {
-  gemmBlocks(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
 
 /// kRows rows of C by kDeep rows of B: C is read and written once for every kDeep rows that stream by.
 template <int kRows, int kDeep>
@@ -275,31 +151,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace popxl::kernels::simd {
 
-HWY_EXPORT(gemmF32);
-HWY_EXPORT(gemmF64);
-HWY_EXPORT(gemmU32);
-HWY_EXPORT(gemmU64);
 HWY_EXPORT(thinRowsImpl);
 HWY_EXPORT(thinDotsImpl);
 HWY_EXPORT(halfToFloatImpl);
 HWY_EXPORT(floatToHalfImpl);
-
-void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t aRow, int64_t aCol, const float* b,
-          int64_t bRow, int64_t bCol, float* c, int64_t cRow, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(gemmF32)(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-void gemm(int64_t m, int64_t n, int64_t k, const double* a, int64_t aRow, int64_t aCol, const double* b,
-          int64_t bRow, int64_t bCol, double* c, int64_t cRow, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(gemmF64)(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-void gemm(int64_t m, int64_t n, int64_t k, const uint32_t* a, int64_t aRow, int64_t aCol, const uint32_t* b,
-          int64_t bRow, int64_t bCol, uint32_t* c, int64_t cRow, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(gemmU32)(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
-void gemm(int64_t m, int64_t n, int64_t k, const uint64_t* a, int64_t aRow, int64_t aCol, const uint64_t* b,
-          int64_t bRow, int64_t bCol, uint64_t* c, int64_t cRow, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(gemmU64)(m, n, k, a, aRow, aCol, b, bRow, bCol, c, cRow, accumulate);
-}
 
 void thinRows(int64_t m, int64_t n, int64_t k, const float* a, int64_t aRow, int64_t aCol, const float* b,
               int64_t bRow, float* c, int64_t cRow, bool accumulate) {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
-#include "kernels/matmul_plan.h"
+#include "kernels/matmul_panels.h"
 #include "kernels/onednn_gemm.h"
 
 namespace popxl::kernels {
@@ -16,42 +16,6 @@ namespace {
 using dense::Carver;
 using dense::Matrix;
 using dense::Operand;
-
-struct Pointers {
-  std::byte *lhs, *rhs, *out;
-};
-
-/// A chunk of the work: some batches, a tile of the output, a piece of k.
-struct Piece {
-  int64_t batch, batchEnd, row, rows, col, cols, depth, depthEnd, split;
-};
-
-Piece pieceOf(const MatmulPlan& p, int64_t chunk) {
-  Piece piece{};
-  piece.split = chunk % p.splitK;
-  chunk /= p.splitK;
-  piece.col = chunk % p.tilesN() * p.tileN;
-  chunk /= p.tilesN();
-  piece.row = chunk % p.tilesM() * p.tileM;
-  piece.batch = chunk / p.tilesM() * p.batchesPerChunk;
-  piece.batchEnd = std::min(p.batches, piece.batch + p.batchesPerChunk);
-  piece.cols = std::min(p.tileN, p.n - piece.col);
-  piece.rows = std::min(p.tileM, p.m - piece.row);
-  piece.depth = p.k * piece.split / p.splitK;
-  piece.depthEnd = p.k * (piece.split + 1) / p.splitK;
-  return piece;
-}
-
-Pointers batchPointers(const MatmulPlan& p, Pointers at, int64_t index) {
-  for (size_t d = p.batch.size(); d-- > 0;) {
-    const int64_t i = index % p.batch[d];
-    index /= p.batch[d];
-    at.lhs += i * p.lhsBatch[d] * sizeOf(p.lhsType);
-    at.rhs += i * p.rhsBatch[d] * sizeOf(p.rhsType);
-    at.out += i * p.outBatch[d] * sizeOf(p.outType);
-  }
-  return at;
-}
 
 /// Reads part of a matrix into `to` along the dimension that is closer in memory.
 template <typename T>
@@ -71,12 +35,14 @@ class MatmulKernel final : public Kernel {
       : plan_(std::move(plan)),
         scaled_(scaled),
         text_(std::move(text)),
+        panels_(plan_),
         lanes_(dense::lanesFor(plan_.chunks())) {
     Carver sizes;
-    partials(sizes);
-    for (int64_t i = 0; i < lanes_; ++i) laneOf(sizes);
+    takeCommon(sizes);
+    for (int64_t i = 0; i < lanes_; ++i) takeLane(sizes);
     scratch_ = sizes.used();
   }
+  MatmulKernel(const MatmulKernel&) = delete;  // panels_ refers to plan_
 
   void run(std::span<std::byte* const> operands) const override;
   int64_t scratchBytes() const override { return scratch_; }
@@ -87,20 +53,30 @@ class MatmulKernel final : public Kernel {
   std::string describe() const override { return text_; }
 
  private:
+  /// Scratch of all lanes together: pieces along k, and the operand that is packed beforehand.
+  struct Common {
+    T *partials, *shared;
+  };
   struct Lane {
     T *lhs, *rhs, *out;
+    typename MatmulPanels<T>::Lane panels;
   };
 
-  T* partials(Carver& carver) const {
-    return plan_.splitK > 1 ? carver.take<T>(plan_.splitK * plan_.m * plan_.n) : nullptr;
+  Common takeCommon(Carver& carver) const {
+    return {carver.take<T>(plan_.splitK > 1 ? plan_.splitK * plan_.m * plan_.n : 0),
+            usesPanels() ? panels_.takeShared(carver) : nullptr};
   }
-  Lane laneOf(Carver& carver) const {
+  Lane takeLane(Carver& carver) const {
     const MatmulPlan& p = plan_;
+    T* const out = carver.take<T>(p.packOut && p.splitK == 1 ? p.tileM * p.tileN : 0);
+    if (usesPanels()) return {nullptr, nullptr, out, panels_.takeLane(carver)};
     return {carver.take<T>(p.packLhs ? p.tileM * p.panelK : 0),
             carver.take<T>(p.packRhs ? p.panelK * p.tileN : 0),
-            carver.take<T>(p.packOut && p.splitK == 1 ? p.tileM * p.tileN : 0)};
+            out,
+            {}};
   }
-  Matrix outMatrix(const Pointers& at, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+  bool usesPanels() const { return plan_.path == MatmulPath::kPanels; }
+  Matrix outMatrix(const MatmulPointers& at, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     return {at.out + (row * plan_.outRow + col * plan_.outCol) * sizeOf(plan_.outType),
             plan_.outType,
             rows,
@@ -108,31 +84,25 @@ class MatmulKernel final : public Kernel {
             plan_.outRow,
             plan_.outCol};
   }
-  void multiply(const Piece& piece, const Pointers& at, const Lane& lane, T* partial, T scale) const;
-  void sumPartials(const T* partial, const Pointers& at, T scale) const;
-  void fillZero(const Pointers& base) const;
+  void runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Common& common, const Lane& lane,
+                T scale) const;
+  void multiplyDirect(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out,
+                      int64_t outRow) const;
+  void sumPartials(const T* partial, const MatmulPointers& at, T scale) const;
+  void fillZero(const MatmulPointers& base) const;
 
   MatmulPlan plan_;
   bool scaled_;
   std::string text_;
+  MatmulPanels<T> panels_;
   int64_t lanes_;
   int64_t scratch_ = 0;
 };
 
 template <typename T>
-void MatmulKernel<T>::multiply(const Piece& piece, const Pointers& at, const Lane& lane, T* partial,
-                               T scale) const {
+void MatmulKernel<T>::multiplyDirect(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane,
+                                     T* out, int64_t outRow) const {
   const MatmulPlan& p = plan_;
-  T* out = reinterpret_cast<T*>(at.out) + piece.row * p.outRow + piece.col * p.outCol;
-  int64_t outRow = p.outRow;
-  const bool through = p.packOut && partial == nullptr;
-  if (partial != nullptr) {
-    out = partial + (piece.split * p.m + piece.row) * p.n + piece.col;
-    outRow = p.n;
-  } else if (through) {
-    out = lane.out;
-    outRow = piece.cols;
-  }
   for (int64_t depth = piece.depth; depth < piece.depthEnd; depth += p.panelK) {
     const int64_t deep = std::min(p.panelK, piece.depthEnd - depth);
     std::byte* lhs = at.lhs + (piece.row * p.lhsRow + depth * p.lhsCol) * sizeOf(p.lhsType);
@@ -141,7 +111,32 @@ void MatmulKernel<T>::multiply(const Piece& piece, const Pointers& at, const Lan
                                    : Operand<T>{reinterpret_cast<T*>(lhs), p.lhsRow, p.lhsCol};
     const Operand<T> b = p.packRhs ? pack(rhs, p.rhsType, deep, piece.cols, p.rhsRow, p.rhsCol, lane.rhs)
                                    : Operand<T>{reinterpret_cast<T*>(rhs), p.rhsRow, p.rhsCol};
-    dense::gemm(piece.rows, piece.cols, deep, a, b, out, outRow, depth > piece.depth);
+    if constexpr (std::is_same_v<T, float>) {
+      dense::gemm(p.path, piece.rows, piece.cols, deep, a, b, out, outRow, depth > piece.depth);
+    } else {
+      dense::gemm(piece.rows, piece.cols, deep, a, b, out, outRow, depth > piece.depth);
+    }
+  }
+}
+
+template <typename T>
+void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Common& common,
+                               const Lane& lane, T scale) const {
+  const MatmulPlan& p = plan_;
+  T* out = reinterpret_cast<T*>(at.out) + piece.row * p.outRow + piece.col * p.outCol;
+  int64_t outRow = p.outRow;
+  const bool through = p.packOut && p.splitK == 1;
+  if (p.splitK > 1) {
+    out = common.partials + (piece.split * p.m + piece.row) * p.n + piece.col;
+    outRow = p.n;
+  } else if (through) {
+    out = lane.out;
+    outRow = piece.cols;
+  }
+  if (usesPanels()) {
+    panels_.multiply(piece, at, common.shared, lane.panels, out, outRow);
+  } else {
+    multiplyDirect(piece, at, lane, out, outRow);
   }
   if (through) {
     dense::store(out, outRow, scale, outMatrix(at, piece.row, piece.rows, piece.col, piece.cols));
@@ -150,7 +145,7 @@ void MatmulKernel<T>::multiply(const Piece& piece, const Pointers& at, const Lan
 
 /// Adds the pieces along k in order, a block of rows a chunk.
 template <typename T>
-void MatmulKernel<T>::sumPartials(const T* partial, const Pointers& at, T scale) const {
+void MatmulKernel<T>::sumPartials(const T* partial, const MatmulPointers& at, T scale) const {
   const int64_t m = plan_.m, n = plan_.n;
   const int64_t rows = std::clamp<int64_t>(kSerialElements / (n * plan_.splitK), 1, m);
   constexpr int64_t kBlock = 256;
@@ -172,10 +167,10 @@ void MatmulKernel<T>::sumPartials(const T* partial, const Pointers& at, T scale)
 }
 
 template <typename T>
-void MatmulKernel<T>::fillZero(const Pointers& base) const {
+void MatmulKernel<T>::fillZero(const MatmulPointers& base) const {
   constexpr T kZero[1] = {0};
   for (int64_t b = 0; b < plan_.batches; ++b) {
-    const Pointers at = batchPointers(plan_, base, b);
+    const MatmulPointers at = batchPointers(plan_, base, b);
     for (int64_t i = 0; i < plan_.m; ++i) {
       for (int64_t j = 0; j < plan_.n; ++j) dense::store(kZero, 1, T{1}, outMatrix(at, i, 1, j, 1));
     }
@@ -186,7 +181,8 @@ template <typename T>
 void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   const size_t count = scaled_ ? 4 : 3;
   POPXL_ASSERT(operands.size() >= count + (scratch_ > 0 ? 1 : 0), "{}: {} operands", text_, operands.size());
-  const Pointers base{operands[plan_.swapped ? 1 : 0], operands[plan_.swapped ? 0 : 1], operands[count - 1]};
+  const MatmulPointers base{operands[plan_.swapped ? 1 : 0], operands[plan_.swapped ? 0 : 1],
+                            operands[count - 1]};
   if (plan_.m == 0 || plan_.n == 0 || plan_.batches == 0) return;
   if (plan_.k == 0) return fillZero(base);
   T scale{1};
@@ -195,17 +191,18 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
     std::memcpy(&log2, operands[2], sizeof(log2));
     scale = static_cast<T>(std::ldexp(1.0, log2));
   }
-  Carver carver(scratch_ > 0 ? operands[count] : nullptr);
-  T* partial = partials(carver);
-  const std::byte* lanes = scratch_ > 0 ? operands[count] + carver.used() : nullptr;
-  Carver one;
-  laneOf(one);
+  std::byte* const scratch = scratch_ > 0 ? operands[count] : nullptr;
+  Carver carver(scratch), one;
+  const Common common = takeCommon(carver);
+  takeLane(one);
+  std::byte* const lanes = scratch + carver.used();
+  if (usesPanels()) panels_.packShared(base, common.shared, lanes, one.used(), lanes_);
   const auto chunk = [&](int64_t index, int64_t lane) {
-    Carver own(const_cast<std::byte*>(lanes) + lane * one.used());
-    const Lane memory = laneOf(own);
-    const Piece piece = pieceOf(plan_, index);
+    Carver own(lanes + lane * one.used());
+    const Lane memory = takeLane(own);
+    const MatmulPiece piece = pieceOf(plan_, index);
     for (int64_t b = piece.batch; b < piece.batchEnd; ++b) {
-      multiply(piece, batchPointers(plan_, base, b), memory, partial, scale);
+      runPiece(piece, batchPointers(plan_, base, b), common, memory, scale);
     }
   };
   if (one.used() == 0) {
@@ -213,7 +210,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   } else {
     dense::forLanes(plan_.chunks(), lanes_, chunk);
   }
-  if (partial != nullptr) sumPartials(partial, base, scale);
+  if (plan_.splitK > 1) sumPartials(common.partials, base, scale);
 }
 
 void checkTypes(const MatmulSpec& s) {
@@ -239,14 +236,16 @@ std::string describe(const MatmulSpec& s, const MatmulPlan& p) {
 
 }  // namespace
 
-KernelPtr makeMatmul(MatmulSpec spec) {
+KernelPtr makeMatmul(MatmulSpec spec, std::optional<MatmulPath> path) {
   checkTypes(spec);
   const dense::Compute compute = dense::computeOf(spec.lhs.dtype, "matmul");
-  MatmulPlan plan = planMatmul(spec);
+  MatmulPlan plan = planMatmul(spec, path);
   std::string text = describe(spec, plan);
   return dense::withCompute(compute, [&](auto zero) -> KernelPtr {
     return std::make_unique<MatmulKernel<decltype(zero)>>(std::move(plan), spec.scaled, std::move(text));
   });
 }
+
+MatmulPath matmulPath(const MatmulSpec& spec) { return planMatmul(spec, {}).path; }
 
 }  // namespace popxl::kernels

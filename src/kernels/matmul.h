@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
+
 #include "kernels/kernel.h"
+#include "kernels/matmul_choice.h"
 
 namespace popxl::kernels {
 
@@ -19,7 +22,10 @@ struct MatmulSpec {
   bool scaled = false;  ///< float8: the product is multiplied by 2^s, s an int32 scalar operand after rhs
 };
 
-/// Operands: lhs, rhs, [log2 of the scale], out. Throws Error(kType) for dtypes not listed above.
-KernelPtr makeMatmul(MatmulSpec spec);
+/// Operands: lhs, rhs, [log2 of the scale], out. Throws Error(kType) for dtypes not listed above. `path`
+/// overrules the choice by shape, for measurements.
+KernelPtr makeMatmul(MatmulSpec spec, std::optional<MatmulPath> path = {});
+/// The path that makeMatmul chooses.
+MatmulPath matmulPath(const MatmulSpec& spec);
 
 }  // namespace popxl::kernels

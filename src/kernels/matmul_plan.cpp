@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/dense_pack.h"
+#include "kernels/dense_simd.h"
+#include "kernels/gemm_simd.h"
 #include "kernels/onednn_gemm.h"
 
 namespace popxl::kernels {
@@ -14,6 +16,8 @@ namespace {
 constexpr double kChunkFlops = 12e6;  // about 0.1 ms: well above the cost of waking a thread
 constexpr double kSerialFlops = 4e6;  // below: one chunk
 constexpr int64_t kMaxTiles = 64;
+constexpr int64_t kMaxSlabs = 32;
+constexpr int64_t kSlabPanels = 3;  // least panels in a slab: the other operand is read once for every slab
 constexpr int64_t kMinSplitDepth = 512;  // of a piece along k
 constexpr int64_t kPanelDepth = 512;     // of a packed panel
 constexpr int64_t kPanelTile = 256;      // its other side
@@ -79,17 +83,49 @@ void foldBatch(MatmulPlan& p) {
 }
 
 void choosePacking(MatmulPlan& p) {
-  const bool anyStrides = dense::computeOf(p.lhsType, "matmul") != dense::Compute::kF32;
-  const auto packs = [&](DType t, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-    return !dense::isComputeType(t) || (!anyStrides && !dense::isGemmOperand(rows, cols, row, col));
-  };
-  p.packLhs = packs(p.lhsType, p.m, p.k, p.lhsRow, p.lhsCol);
-  p.packRhs = packs(p.rhsType, p.k, p.n, p.rhsRow, p.rhsCol);
+  p.packLhs = !dense::isComputeType(p.lhsType);
+  p.packRhs = !dense::isComputeType(p.rhsType);
   const bool denseRows = (p.outCol == 1 || p.n == 1) && (p.outRow >= p.n || p.m == 1);
   p.packOut = !dense::isComputeType(p.outType) || !denseRows;
 }
 
 int64_t half(int64_t size, int64_t unit) { return std::max(unit, (size / 2 + unit - 1) / unit * unit); }
+
+double flopsOf(const MatmulPlan& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+}
+
+/// What choosePath has to know of a product, or piece, of m x n.
+Product productOf(const MatmulPlan& p, int64_t m, int64_t n, bool canPack) {
+  Product product{m, n, p.k, p.lhsCol == 1, p.rhsRow == 1, false, false, canPack};
+  if (dense::computeOf(p.lhsType, "matmul") != dense::Compute::kF32) return product;
+  int64_t lhsRow = p.lhsRow, lhsCol = p.lhsCol, rhsRow = p.rhsRow, rhsCol = p.rhsCol;
+  const auto converted = [](int64_t rows, int64_t cols, int64_t& row, int64_t& col) {
+    const bool byRows = col == 1 || row != 1;
+    row = byRows ? cols : 1;
+    col = byRows ? 1 : rows;
+  };
+  if (p.packLhs) converted(m, p.k, lhsRow, lhsCol);
+  if (p.packRhs) converted(p.k, n, rhsRow, rhsCol);
+  product.canStream = dense::canStream(m, n, p.k, lhsRow, lhsCol, rhsRow, rhsCol, p.packOut ? n : p.outRow);
+  product.canLibrary =
+      dense::isGemmOperand(m, p.k, lhsRow, lhsCol) && dense::isGemmOperand(p.k, n, rhsRow, rhsCol);
+  return product;
+}
+
+/// A product large enough for several threads is cut into slabs along its longer side.
+void cutSlabs(MatmulPlan& p, int64_t rows, int64_t cols) {
+  const double flops = flopsOf(p);
+  const auto wanted = std::clamp<int64_t>(std::llround(flops / kChunkFlops), 2, kMaxSlabs);
+  const bool ofRows = p.m > p.n;
+  const int64_t side = ofRows ? p.m : p.n, unit = ofRows ? rows : cols;
+  const int64_t least = kSlabPanels * unit;
+  const int64_t slab = std::max(std::min(least, side), (side / wanted + unit - 1) / unit * unit);
+  p.tileM = ofRows ? slab : p.m;
+  p.tileN = ofRows ? p.n : slab;
+  const int64_t slabs = p.tilesM() * p.tilesN();
+  if (slabs * 2 <= wanted) p.splitK = std::clamp<int64_t>(p.k / kMinSplitDepth, 1, wanted / slabs);
+}
 
 /// Halves the tile, the side that costs less first, until there are enough pieces for the work.
 void cutTiles(MatmulPlan& p) {
@@ -131,7 +167,37 @@ void cutTiles(MatmulPlan& p) {
 
 }  // namespace
 
-MatmulPlan planMatmul(const MatmulSpec& spec) {
+MatmulPiece pieceOf(const MatmulPlan& p, int64_t chunk) {
+  MatmulPiece piece{};
+  piece.split = chunk % p.splitK;
+  chunk /= p.splitK;
+  piece.col = chunk % p.tilesN() * p.tileN;
+  chunk /= p.tilesN();
+  piece.row = chunk % p.tilesM() * p.tileM;
+  piece.batch = chunk / p.tilesM() * p.batchesPerChunk;
+  piece.batchEnd = std::min(p.batches, piece.batch + p.batchesPerChunk);
+  piece.cols = std::min(p.tileN, p.n - piece.col);
+  piece.rows = std::min(p.tileM, p.m - piece.row);
+  const auto cut = [&](int64_t split) {
+    return split == p.splitK ? p.k : p.k * split / p.splitK / simd::kGemmDepth * simd::kGemmDepth;
+  };
+  piece.depth = cut(piece.split);
+  piece.depthEnd = cut(piece.split + 1);
+  return piece;
+}
+
+MatmulPointers batchPointers(const MatmulPlan& p, MatmulPointers at, int64_t index) {
+  for (size_t d = p.batch.size(); d-- > 0;) {
+    const int64_t i = index % p.batch[d];
+    index /= p.batch[d];
+    at.lhs += i * p.lhsBatch[d] * sizeOf(p.lhsType);
+    at.rhs += i * p.rhsBatch[d] * sizeOf(p.rhsType);
+    at.out += i * p.outBatch[d] * sizeOf(p.outType);
+  }
+  return at;
+}
+
+MatmulPlan planMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path) {
   MatmulPlan p{};
   readShapes(spec, p);
   p.batches = 1;
@@ -140,7 +206,17 @@ MatmulPlan planMatmul(const MatmulSpec& spec) {
   orient(p);
   foldBatch(p);
   choosePacking(p);
-  cutTiles(p);
+  const bool canPack = p.batches == 1 && flopsOf(p) >= kSerialFlops;
+  p.path = path.value_or(choosePath(productOf(p, p.m, p.n, canPack)));
+  if (p.path == MatmulPath::kPanels) {
+    dense::withCompute(dense::computeOf(p.lhsType, "matmul"), [&](auto zero) {
+      const auto& ops = simd::gemmOps<decltype(zero)>();
+      cutSlabs(p, ops.rows, ops.cols);
+    });
+  } else {
+    cutTiles(p);
+    p.path = path.value_or(choosePath(productOf(p, p.tileM, p.tileN, false)));
+  }
   return p;
 }
 

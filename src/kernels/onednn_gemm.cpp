@@ -6,11 +6,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/dense_simd.h"
 
 namespace popxl::kernels::dense {
 namespace {
 
-/// The library's leading dimension of an operand with unit stride along rows or columns.
+/// The leading dimension of an operand with unit stride along rows or columns.
 struct Leading {
   bool transposed;
   int64_t stride;
@@ -39,30 +40,63 @@ bool isGemmOperand(int64_t rows, int64_t cols, int64_t row, int64_t col) {
   return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c, int64_t cRow,
-          bool accumulate) {
-  const Leading left = leadingOf(m, k, a.row, a.col);
-  const Leading right = leadingOf(k, n, b.row, b.col);
-  if (m <= simd::kThinRows) {
-    if (!right.transposed) {
-      return simd::thinRows(m, n, k, a.data, a.row, a.col, b.data, right.stride, c, cRow, accumulate);
-    }
-    if (!left.transposed) {
-      return simd::thinDots(m, n, k, a.data, left.stride, b.data, right.stride, c, cRow, 1, accumulate);
-    }
+bool canStream(int64_t m, int64_t n, int64_t k, int64_t aRow, int64_t aCol, int64_t bRow, int64_t bCol,
+               int64_t cRow) {
+  if (!isGemmOperand(m, k, aRow, aCol) || !isGemmOperand(k, n, bRow, bCol)) return false;
+  const bool left = leadingOf(m, k, aRow, aCol).transposed, right = leadingOf(k, n, bRow, bCol).transposed;
+  if (m <= simd::kThinRows) return !left || !right;
+  return n == 1 && (left ? cRow == 1 : bRow == 1 || k == 1);
+}
+
+namespace {
+
+/// A product for which canStream holds.
+void stream(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c, int64_t cRow,
+            bool accumulate) {
+  const Leading left = leadingOf(m, k, a.row, a.col), right = leadingOf(k, n, b.row, b.col);
+  if (m <= simd::kThinRows && !right.transposed) {
+    simd::thinRows(m, n, k, a.data, a.row, a.col, b.data, right.stride, c, cRow, accumulate);
+  } else if (m <= simd::kThinRows) {
+    simd::thinDots(m, n, k, a.data, left.stride, b.data, right.stride, c, cRow, 1, accumulate);
+  } else if (left.transposed) {
+    simd::thinRows(1, m, k, b.data, 0, b.row, a.data, left.stride, c, m, accumulate);
+  } else {  // b's only column against the rows of A
+    simd::thinDots(1, m, k, b.data, k, a.data, left.stride, c, 1, cRow, accumulate);
   }
-  if (n == 1 && (b.row == 1 || k == 1) && !left.transposed) {  // b's only column against the rows of A
-    return simd::thinDots(1, m, k, b.data, k, a.data, left.stride, c, 1, cRow, accumulate);
-  }
-  if (n == 1 && left.transposed && cRow == 1) {
-    return simd::thinRows(1, m, k, b.data, 0, b.row, a.data, left.stride, c, m, accumulate);
-  }
+}
+
+void library(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c, int64_t cRow,
+             bool accumulate) {
+  const Leading left = leadingOf(m, k, a.row, a.col), right = leadingOf(k, n, b.row, b.col);
   const SingleThreaded guard;
   const dnnl_status_t status =
       dnnl_sgemm(left.transposed ? 'T' : 'N', right.transposed ? 'T' : 'N', m, n, k, 1.0f, a.data,
                  left.stride, b.data, right.stride, accumulate ? 1.0f : 0.0f, c, std::max(cRow, n));
   POPXL_ASSERT(status == dnnl_success, "sgemm {}x{}x{} lda {} ldb {}: {}", m, n, k, left.stride, right.stride,
                static_cast<int>(status));
+}
+
+}  // namespace
+
+void gemm(MatmulPath path, int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c,
+          int64_t cRow, bool accumulate) {
+  switch (path) {
+    case MatmulPath::kStreamed:
+      return stream(m, n, k, a, b, c, cRow, accumulate);
+    case MatmulPath::kLibrary:
+      return library(m, n, k, a, b, c, cRow, accumulate);
+    default:
+      return simd::gemmOps<float>().gemm(m, n, k, a.data, a.row, a.col, b.data, b.row, b.col, c, cRow,
+                                         accumulate);
+  }
+}
+
+void gemm(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c, int64_t cRow,
+          bool accumulate) {
+  const bool known = isGemmOperand(m, k, a.row, a.col) && isGemmOperand(k, n, b.row, b.col);
+  const Product product{
+      m, n, k, a.col == 1, b.row == 1, canStream(m, n, k, a.row, a.col, b.row, b.col, cRow), known, false};
+  gemm(choosePath(product), m, n, k, a, b, c, cRow, accumulate);
 }
 
 }  // namespace popxl::kernels::dense

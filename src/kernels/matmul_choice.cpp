@@ -1,0 +1,96 @@
+#include "kernels/matmul_choice.h"
+
+#include "kernels/gemm_simd.h"
+
+namespace popxl::kernels {
+namespace {
+
+/// Constants of the model, nanoseconds on one thread, fitted to the table that bench_matmul_choice prints.
+/// Only their ratios matter: what all paths pay alike, such as memory that is slow, is left out.
+struct Model {
+  double ownFlops;     ///< operations of our inner loops in a nanosecond
+  double ownStart;     ///< of a call
+  double panelsStart;  ///< of packing beforehand, on all threads
+  double packAlong;    ///< an element packed from memory that is dense along the panel
+  double packAcross;   ///< an element that has to be transposed
+  double libraryFlops, libraryStart;
+  double libraryElement;     ///< an element of either operand
+  double libraryRhsAlongK;   ///< factor for a large right operand that is dense along k
+  double libraryAliasedRhs;  ///< factor for few rows, with rows of a large B that share their cache sets
+  double libraryTiles;  ///< factor for a large product: it is cut, and operands are packed for every tile
+};
+
+constexpr Model kWide{205, 280, 1000, 0.15, 0.2, 215, 430, 0.02, 1.25, 1.25, 1.1};   // AVX-512
+constexpr Model kNarrow{102, 280, 1000, 0.15, 0.2, 108, 430, 0.02, 1.1, 1.0, 1.05};  // AVX2 and others
+
+const Model& model() { return simd::gemmOps<float>().lanes >= 16 ? kWide : kNarrow; }
+
+double times(int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); }
+
+/// Operations of our own loops, which work on whole vectors of columns.
+double ownFlops(const Product& p) {
+  const int64_t lanes = simd::gemmOps<float>().lanes;
+  return 2.0 * times(p.m, (p.n + lanes - 1) / lanes * lanes) * static_cast<double>(p.k);
+}
+
+double packRhs(const Model& t, const Product& p) {
+  return times(p.k, p.n) * (p.rhsAlongK ? t.packAcross : t.packAlong);
+}
+
+double directTime(const Model& t, const Product& p) {
+  constexpr int64_t kFewRows = 70, kInCache = 16 * 1024;  // as gemm of gemm_simd.cpp decides
+  const bool packs = p.rhsAlongK || (p.m > kFewRows && p.k * p.n > kInCache);
+  // Columns of a large A that are read as they lie miss the caches; a large B is packed for every tile.
+  const double misses = !p.lhsAlongK && p.m * p.k > 4 * kInCache ? 1.25 : 1.0;
+  return t.ownStart + misses * ownFlops(p) / t.ownFlops + (packs ? 2 * packRhs(t, p) : 0);
+}
+
+double panelsTime(const Model& t, const Product& p) {
+  return t.panelsStart + ownFlops(p) / t.ownFlops + packRhs(t, p) + times(p.m, p.k) * t.packAlong;
+}
+
+double libraryTime(const Model& t, const Product& p) {
+  constexpr double kLargeFlops = 5e8;
+  constexpr int64_t kLarge = 1 << 20, kAliased = 512, kFewRows = 512;
+  const bool large = p.k * p.n > kLarge;
+  const double flops = 2.0 * times(p.m, p.n) * static_cast<double>(p.k);
+  double factor = flops > kLargeFlops ? t.libraryTiles : 1;
+  if (large && p.rhsAlongK) factor *= t.libraryRhsAlongK;
+  if (large && !p.rhsAlongK && p.m <= kFewRows && p.n % kAliased == 0) factor *= t.libraryAliasedRhs;
+  return t.libraryStart + t.libraryElement * (times(p.m, p.k) + times(p.k, p.n)) +
+         factor * flops / t.libraryFlops;
+}
+
+}  // namespace
+
+const char* nameOf(MatmulPath path) {
+  constexpr const char* kNames[kMatmulPaths] = {"streamed", "direct", "library", "panels"};
+  return kNames[static_cast<int>(path)];
+}
+
+double predictedTime(MatmulPath path, const Product& p) {
+  switch (path) {
+    case MatmulPath::kStreamed:
+      return 0;  // always the best where it is possible
+    case MatmulPath::kDirect:
+      return directTime(model(), p);
+    case MatmulPath::kLibrary:
+      return libraryTime(model(), p);
+    case MatmulPath::kPanels:
+      return panelsTime(model(), p);
+  }
+  return 0;
+}
+
+MatmulPath choosePath(const Product& p) {
+  MatmulPath best = MatmulPath::kDirect;
+  const auto consider = [&](bool possible, MatmulPath path) {
+    if (possible && predictedTime(path, p) < predictedTime(best, p)) best = path;
+  };
+  consider(p.canStream, MatmulPath::kStreamed);
+  consider(p.canLibrary, MatmulPath::kLibrary);
+  consider(p.canPack, MatmulPath::kPanels);
+  return best;
+}
+
+}  // namespace popxl::kernels

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+namespace popxl::kernels {
+
+/// How a matrix product is computed.
+enum class MatmulPath : uint8_t {
+  kStreamed,  ///< few rows or one column: the large operand is read once, as it lies
+  kDirect,    ///< by our own loops, packing no more than stays in the caches
+  kLibrary,   ///< by oneDNN
+  kPanels,    ///< one operand packed before, the other by whoever works on a slab of it
+};
+inline constexpr int kMatmulPaths = 4;
+const char* nameOf(MatmulPath path);
+
+/// C [m, n] = A [m, k] x B [k, n] of float32.
+struct Product {
+  int64_t m, n, k;
+  bool lhsAlongK, rhsAlongK;            ///< neighbours in memory are neighbours along k
+  bool canStream, canLibrary, canPack;  ///< which paths there are besides kDirect
+};
+
+/// Nanoseconds that a path is expected to take on one thread of a machine like those that were measured.
+double predictedTime(MatmulPath path, const Product& product);
+
+/// The possible path of the least predicted time. It follows from the product and the instruction set alone,
+/// never from a measurement of this process.
+MatmulPath choosePath(const Product& product);
+
+}  // namespace popxl::kernels
