@@ -20,7 +20,8 @@ struct MemoryReport {
   int64_t frameBytes = 0;  ///< activations and temporaries: the planned peak
   int64_t variableBytes = 0;
   int64_t constantBytes = 0;
-  int64_t total() const { return frameBytes + variableBytes + constantBytes; }
+  int64_t remoteBytes = 0;
+  int64_t total() const { return frameBytes + variableBytes + constantBytes + remoteBytes; }
 };
 
 /// The host memory of one run, stream by stream, laid out (transfers, replicas, shape...). It must live until

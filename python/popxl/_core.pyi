@@ -818,6 +818,10 @@ class MemoryReport:
     def constant_bytes(self) -> int: ...
 
     @property
+    def remote_bytes(self) -> int:
+        """Remote buffers, of all replicas of this process."""
+
+    @property
     def live_lower_bound(self) -> int:
         """What no plan of the frame can go below."""
 

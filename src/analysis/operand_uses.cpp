@@ -31,7 +31,9 @@ class ReadOperands {
  public:
   bool operator()(const ir::Op& op, size_t i) {
     if (op.modifies(i)) return true;
-    if (op.def().structure == ir::Structure::kHostLoad) return false;  // the operand only gives the shape
+    const ir::Structure structure = op.def().structure;
+    const bool loads = structure == ir::Structure::kHostLoad || structure == ir::Structure::kRemoteLoad;
+    if (loads && i == 0) return false;  // the operand only gives the shape
     if (op.def().expr == nullptr) return true;
     auto it = uses_.find(&op);
     if (it == uses_.end()) it = uses_.emplace(&op, operandUses(op)).first;

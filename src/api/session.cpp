@@ -68,6 +68,7 @@ void Session::run(const HostBuffers& buffers) {
     if (session_->failed()) {
       for (const auto& [variable, offset] : session_->program().variableOffsets)
         lost_.insert(variable->name());
+      for (const auto& remote : session_->program().remoteVariables) lost_.insert(remote.tensor->name());
       if (lost_.empty()) session_->weightsFromHost();  // nothing to write: nothing is lost
       hostIsBehind_ = false;
     }
@@ -120,7 +121,7 @@ void Session::write(const Tensor& t, std::optional<DType> dtype, const void* fro
 
 MemoryReport Session::memory() const {
   const exec::MemoryReport report = session_->memory();
-  return {report.frameBytes, report.variableBytes, report.constantBytes};
+  return {report.frameBytes, report.variableBytes, report.constantBytes, report.remoteBytes};
 }
 
 std::string Session::programText() const { return session_->program().str(); }

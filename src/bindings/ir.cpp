@@ -56,10 +56,9 @@ nb::list usedStreams(const std::shared_ptr<ir::Ir>& self, ir::StreamDirection di
 }
 
 ir::RemoteBuffer& remoteBuffer(const std::shared_ptr<ir::Ir>& self, int64_t id) {
-  for (const auto& buffer : self->remoteBuffers()) {
-    if (buffer->id == id) return *buffer;
-  }
-  fail(ErrorKind::kKey, "there is no remote buffer {}", id);
+  ir::RemoteBuffer* buffer = self->findRemoteBuffer(id);
+  if (buffer == nullptr) fail(ErrorKind::kKey, "there is no remote buffer {}", id);
+  return *buffer;
 }
 
 void bindRemoteBuffers(nb::class_<ir::Ir>& cls) {

@@ -29,6 +29,7 @@ void bindSession(nb::module_& m) {
       .def_ro("frame_bytes", &MemoryReport::frameBytes, "Activations and temporaries: the planned peak.")
       .def_ro("variable_bytes", &MemoryReport::variableBytes, "Variables, of all replicas of this process.")
       .def_ro("constant_bytes", &MemoryReport::constantBytes)
+      .def_ro("remote_bytes", &MemoryReport::remoteBytes, "Remote buffers, of all replicas of this process.")
       .def_ro("live_lower_bound", &MemoryReport::liveLowerBound, "What no plan of the frame can go below.")
       .def_prop_ro("total", &MemoryReport::total);
   const auto release = nb::call_guard<nb::gil_scoped_release>();

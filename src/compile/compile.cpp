@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "algo/offsets.h"
@@ -7,6 +8,7 @@
 #include "analysis/calls.h"
 #include "analysis/live.h"
 #include "analysis/operand_uses.h"
+#include "base/error.h"
 #include "base/logging.h"
 #include "compile/lower.h"
 #include "passes/pass_runner.h"
@@ -24,9 +26,37 @@ void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& see
   out.push_back(&graph);
 }
 
-void placeVariables(const ir::Graph& main, const analysis::Liveness&, Program& program) {
+/// Error(kValue) for a variable in an entry that its remote buffer does not have; Error(kGraph) for an op on
+/// it.
+void placeRemote(const ir::Tensor& t, Program& program) {
+  const int64_t number = t.settings().remoteBuffer;
+  const int64_t entry = t.settings().remoteEntry;
+  const ir::RemoteBuffer* buffer = program.ir->findRemoteBuffer(number);
+  POPXL_ASSERT(buffer != nullptr, "variable {} is in no remote buffer", t.id());
+  if (entry < 0 || entry >= buffer->entries) {
+    fail(ErrorKind::kValue,
+         "variable `{}` at {} is in entry {} of remote buffer {}, which has {} entries; set its `entries`",
+         t.id(), t.loc().str(), entry, number, buffer->entries);
+  }
+  if (!t.uses().empty()) {
+    fail(
+        ErrorKind::kGraph,
+        "`{}` at {} uses variable `{}`, which is kept in remote buffer {}; use the result of a `remote_load` "
+        "from its entry {}",
+        t.uses().front().op->name(), t.uses().front().op->loc().str(), t.id(), number, entry);
+  }
+  const int64_t bytes = t.type().bytes();
+  const int64_t shard = std::clamp<int64_t>(buffer->type.bytes(), 1, std::max<int64_t>(bytes, 1));
+  program.remoteVariables.push_back({&t, number, entry, t.settings().sharded ? shard : bytes});
+}
+
+void placeVariables(const ir::Graph& main, Program& program) {
   for (const ir::Tensor* t : main.tensors()) {
     if (t->kind() != ir::TensorKind::kVariable) continue;
+    if (t->settings().remoteBuffer != 0) {
+      placeRemote(*t, program);
+      continue;
+    }
     program.variableOffsets[t] = program.variableBytes;
     const int64_t unit = algo::kOffsetAlignment;
     program.variableBytes += (t->type().bytes() + unit - 1) / unit * unit;
@@ -59,7 +89,7 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
 
   // What no effect depends on is neither computed nor kept.
   const analysis::Liveness liveness(*program->ir, analysis::readOperands());
-  placeVariables(main, liveness, *program);
+  placeVariables(main, *program);
 
   // Each graph is compiled once, whatever the number of calls; a caller needs its callees' frame sizes.
   std::vector<const ir::Graph*> graphs;

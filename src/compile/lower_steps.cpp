@@ -51,6 +51,7 @@ void GraphLowering::lowerStep(const Step& step) {
     }
     case Structure::kRemoteLoad:
     case Structure::kRemoteStore:
+      return lowerRemote(op);
     case Structure::kCollective:
       fail(ErrorKind::kGraph, "`{}` at {} is not available on this device", op.name(), op.loc().str());
   }
@@ -58,6 +59,23 @@ void GraphLowering::lowerStep(const Step& step) {
   if (op.def().view != nullptr) return lowerView(op);
   POPXL_ASSERT(op.def().kernel != nullptr, "op {} has no way to run", op.name());
   lowerKernel(op);
+}
+
+void GraphLowering::lowerRemote(const ir::Op& op) {
+  const bool stores = op.def().structure == Structure::kRemoteStore;
+  const ir::Tensor* t = stores ? op.input(0) : op.output();
+  const Storage& storage = storages_.at(t);
+  // Into memory with gaps, as a view made in place may have, an entry comes by way of dense memory.
+  const bool scatters = !stores && !storage.layout.isContiguous();
+  const Ref entry = contiguous(op.input(1));
+  const Ref data = stores ? contiguous(t) : scatters ? temporary(t->type().bytes()) : refOf(t);
+  Instruction instruction;
+  instruction.ops = {&op};
+  instruction.what =
+      RunRemote{stores, op.attr<int64_t>("remote_buffer"), op.input(1)->dtype(), {}, {}, t->type().bytes()};
+  emit(std::move(instruction), {entry, data});
+  if (!scatters) return;
+  emitKernel(kernels::makeCopy(Layout(t->dtype(), t->shape()), storage.layout), {data, refOf(t)}, {&op});
 }
 
 /// Results of a group that something outside it reads, and memory that it changes; the last name of each

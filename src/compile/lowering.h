@@ -60,6 +60,7 @@ class GraphLowering {
                                              std::vector<Layout>& layouts, std::vector<Ref>& refs);
   void copyOverlapping(const GroupExpr& group, const std::vector<const ir::Tensor*>& stored,
                        std::vector<Layout>& layouts, std::vector<Ref>& refs);
+  void lowerRemote(const ir::Op& op);
   void lowerReduction(const ir::Op& op);
   void lowerView(const ir::Op& op);
   void lowerKernel(const ir::Op& op);

@@ -97,6 +97,9 @@ void GraphLowering::patch(Draft& draft, const std::vector<int64_t>& offsets) {
     load->to = take();
   } else if (auto* store = std::get_if<RunHostStore>(&what)) {
     store->from = take();
+  } else if (auto* remote = std::get_if<RunRemote>(&what)) {
+    remote->entry = take();
+    remote->data = take();
   } else {
     std::get<RunPrint>(what).from = take();
   }

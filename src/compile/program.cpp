@@ -51,6 +51,10 @@ struct Printer {
   std::string operator()(const RunHostStore& s) const {
     return fmt::format("host_store {} {}", stream(s.stream), str(s.from));
   }
+  std::string operator()(const RunRemote& r) const {
+    return fmt::format("{} {} [{}] {}", r.stores ? "remote_store" : "remote_load", r.buffer, str(r.entry),
+                       str(r.data));
+  }
   std::string operator()(const RunPrint& p) const { return "print " + str(p.from); }
 };
 

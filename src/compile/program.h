@@ -73,12 +73,21 @@ struct RunHostStore {
   Address from;
   int64_t bytes;
 };
+/// Copies an entry of a remote buffer to the device's memory, or back.
+struct RunRemote {
+  bool stores;
+  int64_t buffer;  ///< number of the remote buffer
+  DType entryType;
+  Address entry, data;
+  int64_t bytes;
+};
 struct RunPrint {
   Address from;
 };
 
 struct Instruction {
-  std::variant<RunKernel, RunCall, RunRepeat, RunConditional, RunHostLoad, RunHostStore, RunPrint> what;
+  std::variant<RunKernel, RunCall, RunRepeat, RunConditional, RunHostLoad, RunHostStore, RunRemote, RunPrint>
+      what;
   /// Ops that it carries out; the first is shown in profiles.
   std::vector<const ir::Op*> ops;
 };
@@ -92,13 +101,21 @@ struct Code {
   int64_t liveLowerBound = 0;     ///< bytes that no plan of this frame can go below
 };
 
+/// A variable that is kept in a remote buffer.
+struct RemoteVariable {
+  const ir::Tensor* tensor;
+  int64_t buffer, entry;
+  int64_t shardBytes;  ///< each replica keeps so much of it; that of the whole when it is not sharded
+};
+
 /// The product of compiling an Ir. Immutable; any number of replicas run it at once.
 struct Program {
   std::shared_ptr<ir::Ir> ir;  ///< the rewritten clone that instructions refer to
   std::vector<Code> codes;     ///< the main graph's first
   std::vector<ir::Stream> streams;
   std::map<const ir::Tensor*, int64_t> variableOffsets;  ///< of the clone's variables
-  int64_t variableBytes = 0;                             ///< a replica's variables
+  std::vector<RemoteVariable> remoteVariables;
+  int64_t variableBytes = 0;  ///< a replica's variables
   int64_t constantBytes = 0;
 
   const Code& main() const { return codes.front(); }

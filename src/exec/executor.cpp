@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/error.h"
 #include "exec/print_tensor.h"
@@ -21,9 +22,10 @@ Executor::Executor(const compile::Program& program) : program_(program) {
   operands_.resize(most);
 }
 
-void Executor::run(std::byte* frame, std::byte* variables, std::span<StreamCursor> streams, int64_t replica,
-                   int64_t replicas) {
+void Executor::run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
+                   std::span<StreamCursor> streams, int64_t replica, int64_t replicas) {
   variables_ = variables;
+  remote_ = &remote;
   streams_ = streams;
   replica_ = replica;
   replicas_ = replicas;
@@ -51,6 +53,8 @@ void Executor::execute(const Instruction& instruction, std::byte* frame, std::by
   } else if (const auto* store = std::get_if<compile::RunHostStore>(&what)) {
     std::byte* to = nextEntry(store->stream, store->bytes, *instruction.ops.front());
     std::memcpy(to, pointer(store->from, frame, arguments), static_cast<size_t>(store->bytes));
+  } else if (const auto* remote = std::get_if<compile::RunRemote>(&what)) {
+    runRemote(*remote, *instruction.ops.front(), frame, arguments);
   } else {
     printTensor(*instruction.ops.front(), pointer(std::get<compile::RunPrint>(what).from, frame, arguments));
   }
@@ -86,6 +90,52 @@ void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std
     }
     runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
   }
+}
+
+namespace {
+
+template <typename T>
+int64_t integerAt(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    if (value > uint64_t{INT64_MAX}) return INT64_MAX;  // no buffer has such an entry
+  }
+  return static_cast<int64_t>(value);
+}
+
+int64_t integerAt(const std::byte* p, DType type) {
+  switch (type) {
+    case DType::kInt8:
+      return integerAt<int8_t>(p);
+    case DType::kInt16:
+      return integerAt<int16_t>(p);
+    case DType::kInt32:
+      return integerAt<int32_t>(p);
+    case DType::kInt64:
+      return integerAt<int64_t>(p);
+    case DType::kUInt8:
+      return integerAt<uint8_t>(p);
+    case DType::kUInt16:
+      return integerAt<uint16_t>(p);
+    case DType::kUInt32:
+      return integerAt<uint32_t>(p);
+    case DType::kUInt64:
+      return integerAt<uint64_t>(p);
+    default:
+      break;
+  }
+  POPXL_ASSERT(false, "an entry of type {}", nameOf(type));
+}
+
+}  // namespace
+
+void Executor::runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
+                         std::byte* const* arguments) {
+  const int64_t index = integerAt(pointer(remote.entry, frame, arguments), remote.entryType);
+  std::byte* entry = remote_->entry(remote.buffer, index, op);
+  std::byte* data = pointer(remote.data, frame, arguments);
+  std::memcpy(remote.stores ? entry : data, remote.stores ? data : entry, static_cast<size_t>(remote.bytes));
 }
 
 std::byte* Executor::nextEntry(int32_t stream, int64_t bytes, const ir::Op& op) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "exec/remote_memory.h"
 
 namespace popxl::exec {
 
@@ -21,9 +22,10 @@ class Executor {
   explicit Executor(const compile::Program& program);
 
   /// Runs the main graph once. `frame` holds program.main().frameBytes, `variables` program.variableBytes;
-  /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries.
-  void run(std::byte* frame, std::byte* variables, std::span<StreamCursor> streams, int64_t replica,
-           int64_t replicas);
+  /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries, or a remote
+  /// buffer has no such entry.
+  void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
+           std::span<StreamCursor> streams, int64_t replica, int64_t replicas);
 
  private:
   void runCode(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
@@ -31,6 +33,8 @@ class Executor {
   void runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments);
   void runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments);
   void runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std::byte* const* arguments);
+  void runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
+                 std::byte* const* arguments);
   std::byte* nextEntry(int32_t stream, int64_t bytes, const ir::Op& op);
   std::byte* pointer(const compile::Address& a, std::byte* frame, std::byte* const* arguments) const {
     switch (a.base) {
@@ -51,6 +55,7 @@ class Executor {
   const compile::Program& program_;
   std::vector<std::byte*> operands_;  // of the kernel that runs; sized for the one with most
   std::byte* variables_ = nullptr;
+  const RemoteMemory* remote_ = nullptr;
   std::span<StreamCursor> streams_;
   int64_t replica_ = 0, replicas_ = 1;
 };

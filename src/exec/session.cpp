@@ -33,6 +33,7 @@ void Session::attach() {
   if (attached()) return;
   for (int64_t r = static_cast<int64_t>(variables_.size()); r < replicas_; ++r) {
     variables_.emplace_back(program_->variableBytes);
+    remote_.emplace_back(*program_);
   }
   frame_ = std::make_unique<Arena>(program_->main().frameBytes);
 }
@@ -47,6 +48,16 @@ int64_t Session::rowOf(const ir::Tensor& variable, int64_t replica) const {
   return groups.empty() ? 0 : groups[static_cast<size_t>(replica) % groups.size()];
 }
 
+/// Shards go round the replicas of a group in order, several times when there are fewer than replicas.
+int64_t Session::shardOf(const compile::RemoteVariable& variable, int64_t replica) const {
+  const int64_t bytes = variable.tensor->type().bytes();
+  if (bytes <= variable.shardBytes) return 0;
+  int64_t place = 0;
+  for (int64_t r = 0; r < replica; ++r)
+    place += rowOf(*variable.tensor, r) == rowOf(*variable.tensor, replica);
+  return place % ((bytes + variable.shardBytes - 1) / variable.shardBytes);
+}
+
 void Session::weightsFromHost() {
   const std::lock_guard<std::mutex> lock(running_);
   if (!attached())
@@ -59,6 +70,13 @@ void Session::weightsFromHost() {
       POPXL_ASSERT((row + 1) * bytes <= own->data()->size, "row {} of {}", row, t->id());
       std::memcpy(variables_[static_cast<size_t>(r)].base() + offset, own->data()->bytes + row * bytes,
                   static_cast<size_t>(bytes));
+    }
+  }
+  for (const compile::RemoteVariable& v : program_->remoteVariables) {
+    const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+    for (int64_t r = 0; r < replicas_; ++r) {
+      const std::byte* row = own->data()->bytes + rowOf(*own, r) * v.tensor->type().bytes();
+      remote_[static_cast<size_t>(r)].read(v, shardOf(v, r), row);
     }
   }
   failed_ = false;
@@ -76,6 +94,13 @@ void Session::weightsToHost() {
       const int64_t row = rowOf(*own, r);
       std::memcpy(own->data()->bytes + row * bytes, variables_[static_cast<size_t>(r)].base() + offset,
                   static_cast<size_t>(bytes));
+    }
+  }
+  for (const compile::RemoteVariable& v : program_->remoteVariables) {
+    const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+    for (int64_t r = replicas_; r-- > 0;) {
+      std::byte* row = own->data()->bytes + rowOf(*own, r) * v.tensor->type().bytes();
+      remote_[static_cast<size_t>(r)].write(v, shardOf(v, r), row);
     }
   }
 }
@@ -110,19 +135,21 @@ void Session::run(std::span<const StreamBuffer> buffers) {
   failed_ = true;
   for (int64_t r = 0; r < replicas_; ++r) {
     current = start;
-    executors_.front()->run(frame_->base(), variables_[static_cast<size_t>(r)].base(), current, r, replicas_);
+    const auto i = static_cast<size_t>(r);
+    executors_.front()->run(frame_->base(), variables_[i].base(), remote_[i], current, r, replicas_);
   }
   failed_ = false;
 }
 
 MemoryReport Session::memory() const {
   return {program_->main().frameBytes, program_->variableBytes * replicas_, program_->constantBytes,
-          program_->main().liveLowerBound};
+          RemoteMemory::bytesOf(*program_) * replicas_, program_->main().liveLowerBound};
 }
 
 int64_t Session::touchedBytes() const {
   int64_t bytes = program_->constantBytes + (frame_ == nullptr ? 0 : frame_->touchedBytes());
   for (const Arena& a : variables_) bytes += a.touchedBytes();
+  for (const RemoteMemory& r : remote_) bytes += r.touchedBytes();
   return bytes;
 }
 

@@ -17,8 +17,9 @@ struct MemoryReport {
   int64_t frameBytes = 0;     ///< activations and temporaries: the planned peak
   int64_t variableBytes = 0;  ///< over all replicas of this process
   int64_t constantBytes = 0;
+  int64_t remoteBytes = 0;     ///< remote buffers of all replicas of this process
   int64_t liveLowerBound = 0;  ///< what no plan of the frame can go below
-  int64_t total() const { return frameBytes + variableBytes + constantBytes; }
+  int64_t total() const { return frameBytes + variableBytes + constantBytes + remoteBytes; }
 };
 
 /// Host memory for one stream: `entries` tensors per replica, laid out (entries, replicas, shape...).
@@ -63,13 +64,15 @@ class Session {
  private:
   std::vector<StreamCursor> cursors(std::span<const StreamBuffer> buffers) const;
   int64_t rowOf(const ir::Tensor& variable, int64_t replica) const;
+  int64_t shardOf(const compile::RemoteVariable& variable, int64_t replica) const;
 
   std::shared_ptr<ir::Ir> ir_;
   std::shared_ptr<const compile::Program> program_;
   std::vector<bool> streamUsed_;
   int64_t replicas_;
   std::unique_ptr<Arena> frame_;
-  std::vector<Arena> variables_;  // one per replica
+  std::vector<Arena> variables_;      // one per replica
+  std::vector<RemoteMemory> remote_;  // one per replica
   std::vector<std::unique_ptr<Executor>> executors_;
   bool failed_ = false;
   std::mutex running_;

@@ -101,6 +101,12 @@ RemoteBuffer& Ir::addRemoteBuffer(TensorType type, int64_t entries) {
   return *remoteBuffers_.back();
 }
 
+RemoteBuffer* Ir::findRemoteBuffer(int64_t id) const {
+  const auto it = std::find_if(remoteBuffers_.begin(), remoteBuffers_.end(),
+                               [&](const auto& buffer) { return buffer->id == id; });
+  return it == remoteBuffers_.end() ? nullptr : it->get();
+}
+
 int64_t Ir::replicationFactor() const {
   if (options_.enableDistributedReplicatedGraphs) return options_.globalReplicationFactor;
   return instanceReplicationFactor();

@@ -51,6 +51,8 @@ class Ir : public std::enable_shared_from_this<Ir> {
   std::vector<Stream>& streams() { return streams_; }
   const std::vector<Stream>& streams() const { return streams_; }
   RemoteBuffer& addRemoteBuffer(TensorType type, int64_t entries);
+  /// By number; null when there is none.
+  RemoteBuffer* findRemoteBuffer(int64_t id) const;
   std::vector<std::unique_ptr<RemoteBuffer>>& remoteBuffers() { return remoteBuffers_; }
   const std::vector<std::unique_ptr<RemoteBuffer>>& remoteBuffers() const { return remoteBuffers_; }
 

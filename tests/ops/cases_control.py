@@ -156,4 +156,58 @@ _HOST = [
     ),
 ]
 
-CASES = _RUNNING + _HOST
+
+def _remote_trip(t):
+    """Stores at an entry known when the program is built, loads from one known when it runs."""
+    buffer = popxl.remote_buffer(t.shape, t.dtype, 3)
+    with popxl.in_sequence():
+        ops.remote_store(buffer, 2, t)
+        return ops.remote_load(buffer, popxl.variable([2], popxl.int16), "back")
+
+
+def _remote_trip_in_place(t):
+    buffer = popxl.remote_buffer(t.shape, t.dtype, 1)
+    with popxl.in_sequence():
+        ops.remote_store(buffer, 0, t)
+        return ops.remote_load_(buffer, 0, ops.init(t.shape, t.dtype))
+
+
+def _no_entry():
+    with popxl.gir().main_graph:
+        ops.remote_load(popxl.remote_buffer((2,), popxl.float32, 1), popxl.variable([1.5]))
+
+
+_BUFFERS = [
+    Case(
+        "remote_store",
+        _remote_trip,
+        [real(2, 3)],
+        lambda x: x,
+        dtypes=EVERY,
+        bad=(
+            Bad(
+                lambda: ops.remote_store(popxl.remote_buffer((2,), popxl.int8), 0, popxl.variable(1.0)),
+                ValueError,
+                "^Tensor .* does not match buffer",
+            ),
+        ),
+    ),
+    Case(
+        "remote_load",
+        _remote_trip_in_place,
+        [real(2, 3)],
+        lambda x: x,
+        dtypes=EVERY,
+        bad=(
+            Bad(_no_entry, TypeError, "offset"),
+            Bad(lambda: ops.remote_load(None, 0), TypeError, "must be a popxl.RemoteBuffer"),
+            Bad(
+                lambda: ops.remote_load(popxl.remote_buffer((2,), popxl.int8), popxl.constant([0, 1])),
+                ValueError,
+                "must be one integer",
+            ),
+        ),
+    ),
+]
+
+CASES = _RUNNING + _HOST + _BUFFERS

@@ -30,6 +30,7 @@ from popxl.ops.reductions import (
     sum,
     sumsquare,
 )
+from popxl.ops.remote import remote_load, remote_load_, remote_store
 from popxl.ops.repeat import repeat, repeat_with_info
 from popxl.ops.shaping import (
     concat,
@@ -97,6 +98,9 @@ __all__ = [
     "print_tensor",
     "prod",
     "rename",
+    "remote_load",
+    "remote_load_",
+    "remote_store",
     "repeat",
     "repeat_with_info",
     "reshape",
