@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "compile/compile.h"
+#include "exec/memory.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
@@ -30,7 +32,8 @@ Reads the text form of a program from FILE or from standard input, runs passes a
   --no-loc           print without the locations in the user's program
   --elide=BYTES      print data above this size as its size only (such a text can't be read back)
   --split-input      the input holds several programs, separated by lines `// -----`; an error of one is printed
-  --quiet            print nothing
+  --memory           print the memory that the result takes, and what is in use at its peak
+  --quiet            print nothing but that
   --list-passes      print what passes there are
 )";
 
@@ -38,7 +41,7 @@ struct Arguments {
   std::vector<std::string> passes;
   std::string file = "-";
   ir::PrintOptions print;
-  bool verify = false, split = false, quiet = false, list = false;
+  bool verify = false, split = false, quiet = false, memory = false, list = false;
 };
 
 std::vector<std::string> splitAt(std::string_view text, std::string_view separator) {
@@ -67,6 +70,8 @@ Arguments readArguments(int argc, char** argv) {
       out.split = true;
     } else if (argument == "--quiet") {
       out.quiet = true;
+    } else if (argument == "--memory") {
+      out.memory = true;
     } else if (argument == "--list-passes") {
       out.list = true;
     } else if (argument == "--help") {
@@ -103,6 +108,9 @@ void process(const std::string& text, const Arguments& arguments) {
   const bool complete = arguments.print.elideDataAbove == ir::PrintOptions{}.elideDataAbove;
   if (complete) checkIdentity(*program, arguments.print);
   if (!arguments.quiet) std::cout << ir::print(*program, arguments.print);
+  if (arguments.memory) {
+    std::cout << exec::memoryOf(*compile::compile(*program), program->instanceReplicationFactor()).table();
+  }
 }
 
 int run(const Arguments& arguments) {

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,14 +30,19 @@ Compiles and runs the text form of a program from FILE or from standard input, a
                         or @PATH, a file of the stream's bytes; streams that are not named get zeros
   --runs=N              run N times; variables keep their values in between
   --program             print the compiled program
-  --memory              print the planned memory
+  --memory              print the planned memory and what is in use at its peak
+  --fits=BYTES          run only if it takes at most so many bytes
+  --profile             print where the time of the runs went
+  --trace=FILE          write the runs as a trace for ui.perfetto.dev or chrome://tracing
 )";
 
 struct Arguments {
   std::string file = "-";
   std::map<std::string, std::string> inputs;
   int64_t runs = 1;
-  bool program = false, memory = false;
+  bool program = false, memory = false, profile = false;
+  std::string trace;
+  std::optional<int64_t> limit;
 };
 
 int64_t integer(std::string_view text) {
@@ -47,8 +53,7 @@ int64_t integer(std::string_view text) {
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used != text.size() || text.empty() || value < 0)
-    fail(ErrorKind::kValue, "`{}` is no number of runs", text);
+  if (used != text.size() || text.empty() || value < 0) fail(ErrorKind::kValue, "`{}` is no number", text);
   return value;
 }
 
@@ -68,6 +73,12 @@ Arguments readArguments(int argc, char** argv) {
       out.program = true;
     } else if (argument == "--memory") {
       out.memory = true;
+    } else if (argument.starts_with("--fits=")) {
+      out.limit = integer(argument.substr(7));
+    } else if (argument == "--profile") {
+      out.profile = true;
+    } else if (argument.starts_with("--trace=")) {
+      out.trace = argument.substr(8);
     } else if (argument == "--help") {
       std::cout << kUsage;
       std::exit(0);
@@ -184,6 +195,14 @@ void printOutput(const ir::Stream& stream, const std::vector<std::byte>& data, i
   std::cout << fmt::format("{} {}: [{}]\n", stream.id(), type.str(), values);
 }
 
+void writeProfile(const Arguments& arguments, const Profile& profile) {
+  if (arguments.profile) std::cout << profile.table();
+  if (arguments.trace.empty()) return;
+  std::ofstream out(arguments.trace, std::ios::binary);
+  out << profile.chromeTrace();
+  if (!out.flush()) fail(ErrorKind::kValue, "can't write {}: {}", arguments.trace, std::strerror(errno));
+}
+
 void run(const Arguments& arguments) {
   const auto ir = ir::parse(readAll(arguments.file), ops::table());
   for (const auto& [name, value] : arguments.inputs) {
@@ -194,10 +213,11 @@ void run(const Arguments& arguments) {
   }
   exec::Session session(ir);
   if (arguments.program) std::cout << session.program().str();
-  if (arguments.memory) {
-    const exec::MemoryReport m = session.memory();
-    std::cout << fmt::format("memory: frame {}, variables {}, constants {}, total {} bytes\n", m.frameBytes,
-                             m.variableBytes, m.constantBytes, m.total());
+  const MemoryReport memory = session.memory();
+  if (arguments.memory) std::cout << memory.table();
+  if (arguments.limit && !memory.fits(*arguments.limit)) {
+    fail(ErrorKind::kDevice, "the program needs {} bytes, {} more than the {} of --fits\n{}", memory.total(),
+         memory.total() - *arguments.limit, *arguments.limit, memory.table());
   }
   const int64_t entries = ir->hostTransfers() * ir->instanceReplicationFactor();
   std::vector<std::vector<std::byte>> data;
@@ -209,7 +229,10 @@ void run(const Arguments& arguments) {
   }
   session.attach();
   session.weightsFromHost();
+  const bool profiled = arguments.profile || !arguments.trace.empty();
+  if (profiled) session.startProfile();
   for (int64_t i = 0; i < arguments.runs; ++i) session.run(buffers);
+  if (profiled) writeProfile(arguments, session.stopProfile());
   for (size_t i = 0; i < data.size(); ++i) {
     if (ir->streams()[i].direction == ir::StreamDirection::kDeviceToHost)
       printOutput(ir->streams()[i], data[i], entries);

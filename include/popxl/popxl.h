@@ -7,7 +7,10 @@
 #include <popxl/error.h>
 #include <popxl/graph.h>
 #include <popxl/ir.h>
+#include <popxl/machine.h>
+#include <popxl/memory.h>
 #include <popxl/ops.h>
+#include <popxl/profile.h>
 #include <popxl/scope.h>
 #include <popxl/session.h>
 #include <popxl/tensor.h>

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <popxl/ir.h>
+#include <popxl/memory.h>
+#include <popxl/profile.h>
 
 #include <memory>
 #include <optional>
@@ -14,15 +16,6 @@ namespace popxl {
 namespace exec {
 class Session;
 }  // namespace exec
-
-/// Bytes that a Session takes; known before it runs.
-struct MemoryReport {
-  int64_t frameBytes = 0;  ///< activations and temporaries: the planned peak
-  int64_t variableBytes = 0;
-  int64_t constantBytes = 0;
-  int64_t remoteBytes = 0;
-  int64_t total() const { return frameBytes + variableBytes + constantBytes + remoteBytes; }
-};
 
 /// The host memory of one run, stream by stream, laid out (transfers, replicas, shape...). It must live until
 /// the run returns. T = std::byte passes memory of any dtype.
@@ -93,6 +86,13 @@ class Session {
     writeVariable(t, std::span<const T>(data));
   }
 
+  /// Takes the time of every instruction of the runs until stopProfile, which tells where it went; without
+  /// one, runs are not slowed. `peaks`: what the machine can do, measured if not given. Error(kValue) from
+  /// startProfile while a profile is being taken, from stopProfile when none is.
+  void startProfile(const std::optional<MachinePeaks>& peaks = std::nullopt);
+  Profile stopProfile();
+
+  /// What the session takes, what it holds when it needs most, and whether that fits a size.
   MemoryReport memory() const;
   /// The compiled program, one instruction a line.
   std::string programText() const;

@@ -803,8 +803,136 @@ def autodiff(graph: Graph, grads_provided: object | None, grads_required: object
 def decompose_sum(graph: Graph) -> bool:
     """Splits sums of more than two tensors; returns whether there were any."""
 
+class MachinePeaks:
+    """What the machine can do at most, with all threads that are used."""
+
+    def __init__(self, flops_per_second: float, memory_bytes_per_second: float, cache_bytes_per_second: float, cache_bytes: float, threads: int = 1) -> None: ...
+
+    @staticmethod
+    def measure() -> MachinePeaks:
+        """
+        Measures for about a fifth of a second, once for each number of threads.
+        """
+
+    @property
+    def flops_per_second(self) -> float:
+        """Float32 multiply-adds in registers; each counts as two operations."""
+
+    @property
+    def memory_bytes_per_second(self) -> float:
+        """A triad over arrays that do not fit the caches."""
+
+    @property
+    def cache_bytes_per_second(self) -> float:
+        """A triad over arrays that fit each core's own cache."""
+
+    @property
+    def cache_bytes(self) -> float:
+        """Of all cores' own caches together."""
+
+    @property
+    def threads(self) -> int: ...
+
+    def seconds_for(self, flops: float, bytes: float) -> float:
+        """The least time for so many operations and bytes moved."""
+
+class ProfileEntry:
+    """One instruction of a compiled program over all runs of a profile."""
+
+    @property
+    def graph(self) -> str:
+        """The graph that holds it."""
+
+    @property
+    def kernel(self) -> str:
+        """What runs."""
+
+    @property
+    def ops(self) -> list[str]:
+        """Names of the ops that it carries out: several for a fused group."""
+
+    @property
+    def locations(self) -> list[str]:
+        """Where in the user's program these were made."""
+
+    @property
+    def calls(self) -> int: ...
+
+    @property
+    def seconds(self) -> float:
+        """Of all calls, without what called graphs took."""
+
+    @property
+    def inclusive_seconds(self) -> float:
+        """Of all calls, with it."""
+
+    @property
+    def predicted_seconds(self) -> float:
+        """For so many calls by the cost model."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of all calls."""
+
+    @property
+    def bytes(self) -> float:
+        """Of operands read and results written by all calls."""
+
+    @property
+    def share_of_peak(self) -> float:
+        """Of the machine's arithmetic or bandwidth, whichever limits it."""
+
+    @property
+    def bound_by_bytes(self) -> bool:
+        """Whether that is bandwidth."""
+
+class Profile:
+    """Where the time of a session's runs went."""
+
+    @property
+    def peaks(self) -> MachinePeaks: ...
+
+    @property
+    def runs(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def entries(self) -> list[ProfileEntry]: ...
+
+    def table(self, limit: int) -> str: ...
+
+    def chrome_trace(self) -> str: ...
+
+class MemoryItem:
+    """Memory that is in use when the frame is fullest."""
+
+    @property
+    def tensor(self) -> str:
+        """Id of the tensor that it holds; "" for scratch memory."""
+
+    @property
+    def type(self) -> str:
+        """Of that tensor."""
+
+    @property
+    def op(self) -> str:
+        """That made the tensor, or needs the scratch memory."""
+
+    @property
+    def location(self) -> str:
+        """Of the op in the user's program."""
+
+    @property
+    def graph(self) -> str:
+        """Whose frame holds it."""
+
+    @property
+    def bytes(self) -> int: ...
+
 class MemoryReport:
-    """Bytes that a session takes while attached."""
+    """The memory that a session takes while attached."""
 
     @property
     def frame_bytes(self) -> int:
@@ -823,10 +951,32 @@ class MemoryReport:
 
     @property
     def live_lower_bound(self) -> int:
-        """What no plan of the frame can go below."""
+        """What no plan of the frame can go below: the most bytes in use at once."""
+
+    @property
+    def peak_op(self) -> str:
+        """The op that runs when the frame is fullest."""
+
+    @property
+    def peak_location(self) -> str:
+        """Its place in the user's program."""
+
+    @property
+    def at_peak(self) -> list[MemoryItem]:
+        """What the frame holds then, the largest first."""
 
     @property
     def total(self) -> int: ...
+
+    def fits(self, bytes: int) -> bool:
+        """
+        Whether the session runs in so many bytes. ValueError when they are negative.
+        """
+
+    def table(self, limit: int = 20) -> str:
+        """The figures, and the largest items at the peak, `limit` lines at most."""
+
+    def __str__(self) -> str: ...
 
 class Session:
     """A compiled program and its memory."""
@@ -856,6 +1006,11 @@ class Session:
         """
         Runs the program once, with triples (stream id, array, entries) for all streams that it uses.
         """
+
+    def start_profile(self, peaks: MachinePeaks | None = None) -> None:
+        """Takes the time of every instruction until stop_profile."""
+
+    def stop_profile(self) -> Profile: ...
 
     def memory(self) -> MemoryReport:
         """What the session takes while attached; known before it is."""

@@ -8,6 +8,7 @@ import numpy as np
 from popxl import _core
 from popxl._host_arrays import FLOAT8, Port, check_output, to_input
 from popxl.ir import Ir
+from popxl.profile import MachinePeaks, Profile
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
 from popxl.utils import _popxl_to_numpy, _to_device_info, to_numpy
@@ -104,12 +105,38 @@ class Session:
     def memory(self) -> "_core.MemoryReport":
         """The memory that the session takes while attached; known before it is.
 
+        ```python
+        report = session.memory()
+        print(report)  # the figures, and the largest tensors in use at the peak, with the lines that made them
+        assert report.fits(4 * 2**30)
+        ```
+
         Raises:
             popart_runtime_error: The session is not compiled.
         """
         if self._pb_session._engine is None:
             raise _core.popart_runtime_error("The session is not compiled, so its memory is not known.")
         return self._pb_session._engine.memory()
+
+    def profile(self, peaks: Optional[MachinePeaks] = None) -> Profile:
+        """Finds out where the time of the runs inside its context goes; outside, runs are not slowed.
+
+        ```python
+        with session.profile() as profile:
+            session.run(inputs)
+        print(profile)
+        profile.save_trace("trace.json")
+        ```
+
+        Args:
+            peaks: What the machine can do, which the instructions are compared with; measured if not given.
+
+        Raises:
+            popart_runtime_error: The session is not compiled.
+        """
+        if self._pb_session._engine is None:
+            raise _core.popart_runtime_error("The session is not compiled, so it can't be profiled.")
+        return Profile(self._pb_session._engine, peaks)
 
     def program_text(self) -> str:
         """The compiled program as a listing: graphs with their frames, one instruction a line, operands by

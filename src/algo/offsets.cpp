@@ -188,19 +188,19 @@ OffsetPlan planBySweep(std::span<const Interval> intervals, std::span<const int3
 OffsetPlan planOffsets(std::span<const Interval> intervals) {
   auto which = indices(intervals.size());
   std::erase_if(which, [&](int32_t i) { return intervals[i].size == 0; });
-  const int64_t bound = liveLowerBound(intervals);
+  const LivePeak live = livePeak(intervals);
   OffsetPlan best = planBySweep(intervals, which, false);
   const auto improve = [&](OffsetPlan&& plan) {
     if (plan.peak < best.peak) best = std::move(plan);
   };
-  if (best.peak > bound) improve(planBySweep(intervals, which, true));
-  if (best.peak > bound && which.size() <= kMaxPlannedBySize)
+  if (best.peak > live.bytes) improve(planBySweep(intervals, which, true));
+  if (best.peak > live.bytes && which.size() <= kMaxPlannedBySize)
     improve(planBySize(intervals, std::move(which)));
-  best.lowerBound = bound;
+  best.live = live;
   return best;
 }
 
-int64_t liveLowerBound(std::span<const Interval> intervals) {
+LivePeak livePeak(std::span<const Interval> intervals) {
   struct Change {
     int64_t step;
     int64_t bytes;
@@ -218,10 +218,10 @@ int64_t liveLowerBound(std::span<const Interval> intervals) {
     return std::tie(a.step, a.bytes) < std::tie(b.step, b.bytes);
   });
   int64_t live = 0;
-  int64_t most = 0;
+  LivePeak most;
   for (const Change& change : changes) {
     live += change.bytes;
-    most = std::max(most, live);
+    if (live > most.bytes) most = {live, static_cast<int32_t>(change.step)};
   }
   return most;
 }

@@ -17,10 +17,17 @@ struct Interval {
   int32_t death;
 };
 
+/// The most bytes needed at one step, sizes rounded up to the alignment, and the first step that needs them.
+struct LivePeak {
+  int64_t bytes = 0;
+  int32_t step = 0;
+};
+LivePeak livePeak(std::span<const Interval> intervals);
+
 struct OffsetPlan {
   std::vector<int64_t> offsets;  ///< bytes, one per interval; 0 for an empty one
   int64_t peak = 0;              ///< bytes that hold all intervals
-  int64_t lowerBound = 0;        ///< liveLowerBound of the intervals
+  LivePeak live = {};                 ///< of the intervals
 };
 
 /// Places the intervals so that no two that share a step share a byte, with a small peak: the best of a
@@ -28,7 +35,7 @@ struct OffsetPlan {
 /// where there are thousands; not tried for very many). O(n log n). Depends on nothing but the arguments.
 OffsetPlan planOffsets(std::span<const Interval> intervals);
 
-/// The most bytes needed at one step, sizes rounded up to the alignment: no plan has a smaller peak.
-int64_t liveLowerBound(std::span<const Interval> intervals);
+/// The bytes of livePeak: no plan has a smaller peak.
+inline int64_t liveLowerBound(std::span<const Interval> intervals) { return livePeak(intervals).bytes; }
 
 }  // namespace popxl::algo

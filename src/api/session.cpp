@@ -119,10 +119,10 @@ void Session::write(const Tensor& t, std::optional<DType> dtype, const void* fro
   if (lost_.empty()) session_->weightsFromHost();
 }
 
-MemoryReport Session::memory() const {
-  const exec::MemoryReport report = session_->memory();
-  return {report.frameBytes, report.variableBytes, report.constantBytes, report.remoteBytes};
-}
+void Session::startProfile(const std::optional<MachinePeaks>& peaks) { session_->startProfile(peaks); }
+Profile Session::stopProfile() { return session_->stopProfile(); }
+
+MemoryReport Session::memory() const { return session_->memory(); }
 
 std::string Session::programText() const { return session_->program().str(); }
 

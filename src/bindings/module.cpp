@@ -22,6 +22,7 @@ NB_MODULE(_core, m) {
   bindFloat8(m);
   bindLog(m);
   bindTransforms(m);
+  bindProfile(m);
   bindSession(m);
   bindText(m);
 }

@@ -19,6 +19,7 @@ void bindDebugInfo(nanobind::module_& m);
 void bindFloat8(nanobind::module_& m);
 void bindLog(nanobind::module_& m);
 void bindTransforms(nanobind::module_& m);
+void bindProfile(nanobind::module_& m);
 void bindSession(nanobind::module_& m);
 void bindText(nanobind::module_& m);
 

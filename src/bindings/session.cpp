@@ -1,5 +1,9 @@
 #include "exec/session.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <span>
 
 #include "bindings/convert.h"
@@ -23,15 +27,30 @@ void run(exec::Session& session, nb::handle given) {
 }  // namespace
 
 void bindSession(nb::module_& m) {
-  using exec::MemoryReport;
   using exec::Session;
-  nb::class_<MemoryReport>(m, "MemoryReport", "Bytes that a session takes while attached.")
+  nb::class_<MemoryItem>(m, "MemoryItem", "Memory that is in use when the frame is fullest.")
+      .def_ro("tensor", &MemoryItem::tensor, "Id of the tensor that it holds; \"\" for scratch memory.")
+      .def_ro("type", &MemoryItem::type, "Of that tensor.")
+      .def_ro("op", &MemoryItem::op, "That made the tensor, or needs the scratch memory.")
+      .def_ro("location", &MemoryItem::location, "Of the op in the user's program.")
+      .def_ro("graph", &MemoryItem::graph, "Whose frame holds it.")
+      .def_ro("bytes", &MemoryItem::bytes);
+  nb::class_<MemoryReport>(m, "MemoryReport", "The memory that a session takes while attached.")
       .def_ro("frame_bytes", &MemoryReport::frameBytes, "Activations and temporaries: the planned peak.")
       .def_ro("variable_bytes", &MemoryReport::variableBytes, "Variables, of all replicas of this process.")
       .def_ro("constant_bytes", &MemoryReport::constantBytes)
       .def_ro("remote_bytes", &MemoryReport::remoteBytes, "Remote buffers, of all replicas of this process.")
-      .def_ro("live_lower_bound", &MemoryReport::liveLowerBound, "What no plan of the frame can go below.")
-      .def_prop_ro("total", &MemoryReport::total);
+      .def_ro("live_lower_bound", &MemoryReport::liveLowerBound,
+              "What no plan of the frame can go below: the most bytes in use at once.")
+      .def_ro("peak_op", &MemoryReport::peakOp, "The op that runs when the frame is fullest.")
+      .def_ro("peak_location", &MemoryReport::peakLocation, "Its place in the user's program.")
+      .def_ro("at_peak", &MemoryReport::atPeak, "What the frame holds then, the largest first.")
+      .def_prop_ro("total", &MemoryReport::total)
+      .def("fits", &MemoryReport::fits, nb::arg("bytes"),
+           "Whether the session runs in so many bytes. ValueError when they are negative.")
+      .def("table", &MemoryReport::table, nb::arg("limit") = 20,
+           "The figures, and the largest items at the peak, `limit` lines at most.")
+      .def("__str__", [](const MemoryReport& report) { return report.table(); });
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "Session", "A compiled program and its memory.")
       .def(nb::init<std::shared_ptr<ir::Ir>>(), nb::arg("ir"), release)
@@ -44,6 +63,9 @@ void bindSession(nb::module_& m) {
       .def("weights_to_host", &Session::weightsToHost, release)
       .def("run", &run, nb::arg("buffers"),
            "Runs the program once, with triples (stream id, array, entries) for all streams that it uses.")
+      .def("start_profile", &Session::startProfile, nb::arg("peaks") = nb::none(), release,
+           "Takes the time of every instruction until stop_profile.")
+      .def("stop_profile", &Session::stopProfile, release)
       .def("memory", &Session::memory, "What the session takes while attached; known before it is.")
       .def("touched_bytes", &Session::touchedBytes,
            "Bytes of its memory that were used so far, in whole pages.");

@@ -55,7 +55,7 @@ void GraphLowering::copyBackByRef(const ir::Op& op, const std::vector<CopyBack>&
   for (const auto& [operand, from] : copyBack) {
     const Storage& to = storages_.at(op.input(operand));
     auto kernel = kernels::makeCopy(Layout(to.layout.dtype, to.layout.shape), to.layout);
-    emitKernel(std::move(kernel), {from, {to.buffer, to.byteOffset()}}, {&op});
+    emitKernel(std::move(kernel), {from, {to.buffer, to.byteOffset(), from.bytes}}, {&op});
   }
 }
 
@@ -71,7 +71,7 @@ void GraphLowering::lowerCall(const ir::Op& op) {
   }
   addResultRefs(op, graph, refs);
   const size_t count = refs.size();
-  refs.push_back(temporary(callee.frameBytes));
+  refs.push_back(frameFor(context_.codeOf.at(&graph)));
   refs.push_back(temporary(static_cast<int64_t>(count * sizeof(std::byte*))));
   Instruction instruction;
   instruction.ops = {&op};
@@ -80,9 +80,51 @@ void GraphLowering::lowerCall(const ir::Op& op) {
   copyBackByRef(op, copyBack);
 }
 
+/// Where the first iteration of a repeat finds carried value i: the operand's own memory where nothing
+/// changes it meanwhile, else a copy in `start`, the buffer of the two that iteration 0 does not write. An
+/// operand that dies here gives its memory to that buffer.
+Ref GraphLowering::carriedStart(const ir::Op& op, size_t i, const Code& body, Ref& start) {
+  const ir::Tensor* t = op.input(i);
+  const Storage& storage = storages_.at(t);
+  const Buffer& buffer = storages_.buffers()[static_cast<size_t>(storage.buffer)];
+  size_t sharing = 0;
+  bool changes = op.modifies(i);
+  for (size_t other = 0; other < op.inputs().size(); ++other) {
+    const ir::Tensor* operand = op.input(other);
+    if (operand == nullptr || !storages_.has(operand) || storages_.at(operand).buffer != storage.buffer)
+      continue;
+    ++sharing;
+    changes = changes || op.modifies(other);
+  }
+  const bool dense = storage.layout.isContiguous();
+  if (!changes && dense && sharing == 1 && buffer.root == t && diesHere(storage.buffer) &&
+      takesOver(start, storage.buffer))
+    return start;
+  if (!changes && dense && !body.writesInput[i]) return refOf(t);
+  if (start.buffer < 0) start = temporary(t->type().bytes());
+  emitCopy(storage, start, &op);
+  return start;
+}
+
+/// Makes a local buffer of its own, or none yet, the memory of another one that nothing needs any more.
+bool GraphLowering::takesOver(Ref& start, int32_t from) {
+  const int64_t bytes = storages_.buffers()[static_cast<size_t>(from)].bytes;
+  if (start.buffer < 0) {
+    start = {from, 0, bytes};
+  } else {
+    const Buffer& own = storages_.buffers()[static_cast<size_t>(start.buffer)];
+    if (own.kind != Buffer::Kind::kLocal || own.bytes != bytes || start.offset != 0 ||
+        resolve(start.buffer) == resolve(from))
+      return false;
+    mergedInto_[static_cast<size_t>(start.buffer)] = from;
+  }
+  lastRead_[static_cast<size_t>(from)] = kForever;  // taken
+  return true;
+}
+
 void GraphLowering::lowerRepeat(const ir::Op& op) {
   const bool callWrites = op.modifiesAny();
-  const ir::Graph& body = *op.calledGraphs().front();
+  const ir::Graph& body = *op.calledGraph();
   const Code& code = codeOf(body);
   const int64_t count = op.attr<int64_t>("repeat_count");
   const size_t carried = body.outputs().size();
@@ -102,14 +144,19 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
       continue;
     }
     finals.push_back(refOf(op.output(i)));
-    others.push_back(temporary(op.output(i)->type().bytes()));
-    emitCopy(storages_.at(op.input(i)), count % 2 == 0 ? finals.back() : others.back(), &op);
+    others.emplace_back();
+    if (count == 0) {
+      emitCopy(storages_.at(op.input(i)), finals.back(), &op);
+      continue;
+    }
+    inputs[i] = carriedStart(op, i, code, count % 2 == 0 ? finals.back() : others.back());
+    if (count > 1 && others.back().buffer < 0) others.back() = temporary(op.output(i)->type().bytes());
   }
   std::vector<Ref> refs = inputs;
   refs.insert(refs.end(), finals.begin(), finals.end());
   refs.insert(refs.end(), others.begin(), others.end());
   refs.insert(refs.end(), freshRefs.begin(), freshRefs.end());
-  refs.push_back(temporary(code.frameBytes));
+  refs.push_back(frameFor(context_.codeOf.at(&body)));
   refs.push_back(temporary(static_cast<int64_t>((inputs.size() + carried) * sizeof(std::byte*))));
   Instruction instruction;
   instruction.ops = {&op};
@@ -136,8 +183,14 @@ void GraphLowering::lowerConditional(const ir::Op& op) {
   std::vector<Ref> refs = {condition};
   size_t operand = 1;
   std::vector<CopyBack> copyBack;
+  // Only one of the branches runs: they share the larger one's frame.
+  const std::vector<ir::Graph*> branches = op.calledGraphs();
+  const auto larger = std::max_element(
+      branches.begin(), branches.end(),
+      [&](const ir::Graph* a, const ir::Graph* b) { return codeOf(*a).frameBytes < codeOf(*b).frameBytes; });
+  const Ref frame = frameFor(context_.codeOf.at(*larger));
   for (const bool isThen : {true, false}) {
-    const ir::Graph& branch = *op.calledGraphs()[isThen ? 0 : 1];
+    const ir::Graph& branch = *branches[isThen ? 0 : 1];
     RunCall& call = isThen ? run.then : run.otherwise;
     call.code = context_.codeOf.at(&branch);
     const size_t first = refs.size();
@@ -146,7 +199,7 @@ void GraphLowering::lowerConditional(const ir::Op& op) {
     }
     addResultRefs(op, branch, refs);
     call.arguments.resize(refs.size() - first);
-    refs.push_back(temporary(codeOf(branch).frameBytes));
+    refs.push_back(frame);
     refs.push_back(temporary(static_cast<int64_t>(call.arguments.size() * sizeof(std::byte*))));
   }
   Instruction instruction;

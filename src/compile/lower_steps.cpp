@@ -6,6 +6,7 @@
 #include "compile/lowering.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
+#include "kernels/expr_cost.h"
 
 namespace popxl::compile {
 
@@ -32,12 +33,14 @@ void GraphLowering::lowerStep(const Step& step) {
       const auto stream = context_.streams.find(op.attr<std::string>("stream"));
       POPXL_ASSERT(stream != context_.streams.end(), "no stream {}", op.attr<std::string>("stream"));
       instruction.what = RunHostLoad{stream->second, {}, op.output()->type().bytes()};
+      instruction.cost.bytes = 2.0 * static_cast<double>(op.output()->type().bytes());
       return emit(std::move(instruction), {refOf(op.output())});
     }
     case Structure::kHostStore: {
       const auto stream = context_.streams.find(op.attr<std::string>("stream"));
       POPXL_ASSERT(stream != context_.streams.end(), "no stream {}", op.attr<std::string>("stream"));
       instruction.what = RunHostStore{stream->second, {}, op.input(0)->type().bytes()};
+      instruction.cost.bytes = 2.0 * static_cast<double>(op.input(0)->type().bytes());
       const Ref from = contiguous(op.input(0));
       return emit(std::move(instruction), {from});
     }
@@ -73,6 +76,7 @@ void GraphLowering::lowerRemote(const ir::Op& op) {
   instruction.ops = {&op};
   instruction.what =
       RunRemote{stores, op.attr<int64_t>("remote_buffer"), op.input(1)->dtype(), {}, {}, t->type().bytes()};
+  instruction.cost.bytes = 2.0 * static_cast<double>(t->type().bytes());
   emit(std::move(instruction), {entry, data});
   if (!scatters) return;
   emitKernel(kernels::makeCopy(Layout(t->dtype(), t->shape()), storage.layout), {data, refOf(t)}, {&op});
@@ -215,8 +219,9 @@ void GraphLowering::lowerElementwise(const Step& step) {
     reuseDyingOperand(t, operands);
     refs.push_back(refOf(t));
   }
+  const double flops = kernels::flopsOf(group.expr()) * static_cast<double>(numElements(spec.space));
   spec.expr = std::move(group.expr());
-  emitKernel(kernels::makeElementwise(std::move(spec)), std::move(refs), step.ops);
+  emitKernel(kernels::makeElementwise(std::move(spec)), std::move(refs), step.ops, flops);
 }
 
 void GraphLowering::lowerReduction(const ir::Op& op) {
@@ -249,8 +254,10 @@ void GraphLowering::lowerReduction(const ir::Op& op) {
   std::vector<Ref> refs;
   addOperands(group, spec.space, spec.inputs, refs);
   refs.push_back(refOf(op.output()));
+  // One operation more for folding each value into the result.
+  const double flops = (kernels::flopsOf(group.expr()) + 1) * static_cast<double>(numElements(spec.space));
   spec.expr = std::move(group.expr());
-  emitKernel(kernels::makeReduce(std::move(spec)), std::move(refs), {&op});
+  emitKernel(kernels::makeReduce(std::move(spec)), std::move(refs), {&op}, flops);
 }
 
 /// A view that has to move data: another layout of the operand, copied to dense memory.

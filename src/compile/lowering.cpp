@@ -34,8 +34,6 @@ bool isWritten(const ir::Tensor* input) {
   return false;
 }
 
-constexpr int32_t kForever = INT32_MAX;
-
 }  // namespace
 
 GraphLowering::GraphLowering(const ir::Graph& graph, const LowerContext& context)
@@ -122,11 +120,24 @@ void GraphLowering::emitResultCopies() {
   }
 }
 
+Ref GraphLowering::refOf(const ir::Tensor* t) const {
+  const Storage& storage = storages_.at(t);
+  const Buffer& buffer = storages_.buffers()[static_cast<size_t>(storage.buffer)];
+  return {storage.buffer, storage.byteOffset(), std::min(t->type().bytes(), buffer.bytes)};
+}
+
 Ref GraphLowering::temporary(int64_t bytes) {
   const int32_t buffer = storages_.addBuffer({Buffer::Kind::kLocal, bytes, 0, nullptr});
   mergedInto_.push_back(-1);
   lastRead_.push_back(step_);
-  return {buffer, 0};
+  return {buffer, 0, bytes};
+}
+
+/// Room for a callee's frame, for one instruction.
+Ref GraphLowering::frameFor(int32_t code) {
+  const Ref frame = temporary(context_.codes[static_cast<size_t>(code)].frameBytes);
+  storages_.buffers()[static_cast<size_t>(frame.buffer)].frameOf = code;
+  return frame;
 }
 
 /// The tensor as dense row-major memory: where it lies, or a copy made now.
@@ -139,13 +150,21 @@ Ref GraphLowering::contiguous(const ir::Tensor* t) {
 }
 
 void GraphLowering::emit(Instruction instruction, std::vector<Ref> refs) {
-  drafts_.push_back({std::move(instruction), std::move(refs), step_});
+  drafts_.push_back({std::move(instruction), std::move(refs)});
 }
 
 void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs,
                                std::vector<const ir::Op*> ops) {
-  if (kernel->scratchBytes() > 0) refs.push_back(temporary(kernel->scratchBytes()));
+  const double flops = kernel->flops();
+  emitKernel(std::move(kernel), std::move(refs), std::move(ops), flops);
+}
+
+void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs,
+                               std::vector<const ir::Op*> ops, double flops) {
   Instruction instruction;
+  instruction.cost.flops = flops;
+  for (const Ref& ref : refs) instruction.cost.bytes += static_cast<double>(ref.bytes);
+  if (kernel->scratchBytes() > 0) refs.push_back(temporary(kernel->scratchBytes()));
   instruction.what = RunKernel{std::move(kernel), {}};
   instruction.ops = std::move(ops);
   emit(std::move(instruction), std::move(refs));
@@ -155,7 +174,8 @@ void GraphLowering::emitCopy(const Storage& from, Ref to, const ir::Op* op) {
   auto kernel = kernels::makeCopy(from.layout, Layout(from.layout.dtype, from.layout.shape));
   std::vector<const ir::Op*> ops;
   if (op != nullptr) ops.push_back(op);
-  emitKernel(std::move(kernel), {{from.buffer, from.byteOffset()}, to}, std::move(ops));
+  const Ref source = {from.buffer, from.byteOffset(), from.layout.bytes()};
+  emitKernel(std::move(kernel), {source, {to.buffer, to.offset, source.bytes}}, std::move(ops));
 }
 
 /// Whether nothing after this step touches a local buffer.

@@ -14,7 +14,11 @@ namespace popxl::compile {
 struct Ref {
   int32_t buffer = -1;  ///< -1: nothing
   int64_t offset = 0;   ///< bytes
+  int64_t bytes = 0;    ///< that an instruction reads or writes of it, for its cost
 };
+
+/// A step after all others: what is read then is never free.
+inline constexpr int32_t kForever = INT32_MAX;
 
 /// The work of lowerGraph: turns steps into instructions on Refs, then plans the local buffers and resolves
 /// the Refs.
@@ -28,7 +32,6 @@ class GraphLowering {
   struct Draft {
     Instruction instruction;
     std::vector<Ref> refs;
-    int32_t step;
   };
 
   /// What a callee changed of a by-reference operand that had to be copied for it.
@@ -37,15 +40,23 @@ class GraphLowering {
     Ref from;
   };
 
+  // The instructions that touch a buffer.
+  struct Lifetime {
+    int32_t first = INT32_MAX, last = -1;
+  };
+
   // lowering.cpp
   void findBufferUses();
   void chooseResultBuffers();
   void emitResultCopies();
-  Ref refOf(const ir::Tensor* t) const { return {storages_.at(t).buffer, storages_.at(t).byteOffset()}; }
+  Ref refOf(const ir::Tensor* t) const;
   Ref temporary(int64_t bytes);
+  Ref frameFor(int32_t code);
   Ref contiguous(const ir::Tensor* t);
   void emit(Instruction instruction, std::vector<Ref> refs);
   void emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops);
+  void emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops,
+                  double flops);
   void emitCopy(const Storage& from, Ref to, const ir::Op* op);
   bool diesHere(int32_t buffer) const;
   int32_t resolve(int32_t buffer) const;
@@ -68,6 +79,8 @@ class GraphLowering {
   // lower_calls.cpp
   void lowerCall(const ir::Op& op);
   void lowerRepeat(const ir::Op& op);
+  Ref carriedStart(const ir::Op& op, size_t i, const Code& body, Ref& start);
+  bool takesOver(Ref& start, int32_t from);
   void lowerConditional(const ir::Op& op);
   const Code& codeOf(const ir::Graph& callee) const;
   Ref argument(const ir::Op& op, size_t operand, const Code& callee, size_t input, bool callWrites,
@@ -77,6 +90,8 @@ class GraphLowering {
 
   // plan_memory.cpp
   void planMemory(Code& code);
+  std::vector<Lifetime> lifetimes() const;
+  void notePeak(const std::vector<Lifetime>& lives, int32_t instruction, Code& code) const;
   Address addressOf(const Ref& ref, const std::vector<int64_t>& offsets) const;
   void patch(Draft& draft, const std::vector<int64_t>& offsets);
 

@@ -5,13 +5,6 @@
 #include "compile/lowering.h"
 
 namespace popxl::compile {
-namespace {
-
-struct Lifetime {
-  int32_t first = INT32_MAX, last = -1;
-};
-
-}  // namespace
 
 Address GraphLowering::addressOf(const Ref& ref, const std::vector<int64_t>& offsets) const {
   if (ref.buffer < 0) return {};
@@ -31,30 +24,73 @@ Address GraphLowering::addressOf(const Ref& ref, const std::vector<int64_t>& off
   return {};
 }
 
-/// Local buffers live from the first to the last step that touches them; frames and temporaries for one step.
-void GraphLowering::planMemory(Code& code) {
-  const size_t n = storages_.buffers().size();
-  std::vector<Lifetime> lives(n);
-  for (const Draft& draft : drafts_) {
-    for (const Ref& ref : draft.refs) {
+/// Buffers live from the first to the last instruction that touches them.
+std::vector<GraphLowering::Lifetime> GraphLowering::lifetimes() const {
+  std::vector<Lifetime> lives(storages_.buffers().size());
+  for (size_t i = 0; i < drafts_.size(); ++i) {
+    for (const Ref& ref : drafts_[i].refs) {
       if (ref.buffer < 0) continue;
       Lifetime& life = lives[static_cast<size_t>(resolve(ref.buffer))];
-      life.first = std::min(life.first, draft.step);
-      life.last = std::max(life.last, draft.step);
+      life.first = std::min(life.first, static_cast<int32_t>(i));
+      life.last = static_cast<int32_t>(i);
     }
   }
+  for (size_t b = 0; b < lives.size(); ++b) {
+    if (storages_.buffers()[b].kind != Buffer::Kind::kLocal) lives[b] = {};
+  }
+  return lives;
+}
+
+/// What the frame holds while an instruction runs.
+void GraphLowering::notePeak(const std::vector<Lifetime>& lives, int32_t instruction, Code& code) const {
+  if (drafts_.empty()) return;
+  const auto opOf = [&](int32_t i) {
+    const auto& ops = drafts_[static_cast<size_t>(i)].instruction.ops;
+    return ops.empty() ? nullptr : ops.front();
+  };
+  code.peakOp = opOf(instruction);
+  std::vector<int32_t> holders(lives.size(), -1);  // what took the memory of a buffer over by then
+  for (int32_t i = 0; i <= instruction; ++i) {
+    for (const Ref& ref : drafts_[static_cast<size_t>(i)].refs) {
+      if (ref.buffer >= 0 && mergedInto_[static_cast<size_t>(ref.buffer)] >= 0)
+        holders[static_cast<size_t>(resolve(ref.buffer))] = ref.buffer;
+    }
+  }
+  for (size_t b = 0; b < lives.size(); ++b) {
+    if (lives[b].first > instruction || lives[b].last < instruction) continue;
+    const size_t holder = holders[b] < 0 ? b : static_cast<size_t>(holders[b]);
+    const Buffer& buffer = storages_.buffers()[holder];
+    const ir::Op* maker = buffer.root == nullptr ? opOf(instruction) : buffer.root->producer();
+    code.atPeak.push_back({buffer.bytes, buffer.root, maker, buffer.frameOf});
+  }
+}
+
+void GraphLowering::planMemory(Code& code) {
+  const std::vector<Buffer>& all = storages_.buffers();
+  const std::vector<Lifetime> lives = lifetimes();
   std::vector<algo::Interval> intervals;
   std::vector<size_t> buffers;
-  for (size_t b = 0; b < n; ++b) {
-    if (storages_.buffers()[b].kind != Buffer::Kind::kLocal || lives[b].last < 0) continue;
-    intervals.push_back({storages_.buffers()[b].bytes, lives[b].first, lives[b].last});
+  bool calls = false;
+  for (size_t b = 0; b < lives.size(); ++b) {
+    if (lives[b].last < 0) continue;
+    intervals.push_back({all[b].bytes, lives[b].first, lives[b].last});
     buffers.push_back(b);
+    calls = calls || all[b].frameOf >= 0;
   }
   const algo::OffsetPlan plan = algo::planOffsets(intervals);
-  std::vector<int64_t> offsets(n, 0);
+  std::vector<int64_t> offsets(lives.size(), 0);
   for (size_t i = 0; i < buffers.size(); ++i) offsets[buffers[i]] = plan.offsets[i];
   code.frameBytes = plan.peak;
-  code.liveLowerBound = plan.lowerBound;
+  algo::LivePeak live = plan.live;
+  if (calls) {  // of a callee's frame only what it uses at once counts
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (const int32_t callee = all[buffers[i]].frameOf; callee >= 0)
+        intervals[i].size = context_.codes[static_cast<size_t>(callee)].liveLowerBound;
+    }
+    live = algo::livePeak(intervals);
+  }
+  code.liveLowerBound = live.bytes;
+  notePeak(lives, live.step, code);
   for (Draft& draft : drafts_) {
     patch(draft, offsets);
     code.instructions.push_back(std::move(draft.instruction));

@@ -58,7 +58,33 @@ struct Printer {
   std::string operator()(const RunPrint& p) const { return "print " + str(p.from); }
 };
 
+/// What an instruction does, without where its operands lie.
+struct Describer {
+  const Program& program;
+
+  std::string callee(int32_t code) const { return Printer{program}.callee(code); }
+  std::string stream(int32_t s) const { return Printer{program}.stream(s); }
+  std::string operator()(const RunKernel& k) const { return k.kernel->describe(); }
+  std::string operator()(const RunCall& c) const { return "call " + callee(c.code); }
+  std::string operator()(const RunRepeat& r) const {
+    return fmt::format("repeat {} x{}", callee(r.code), r.count);
+  }
+  std::string operator()(const RunConditional& c) const {
+    return fmt::format("if {} else {}", callee(c.then.code), callee(c.otherwise.code));
+  }
+  std::string operator()(const RunHostLoad& l) const { return "host_load " + stream(l.stream); }
+  std::string operator()(const RunHostStore& s) const { return "host_store " + stream(s.stream); }
+  std::string operator()(const RunRemote& r) const {
+    return fmt::format("{} {}", r.stores ? "remote_store" : "remote_load", r.buffer);
+  }
+  std::string operator()(const RunPrint&) const { return "print"; }
+};
+
 }  // namespace
+
+std::string Program::describe(const Instruction& instruction) const {
+  return std::visit(Describer{*this}, instruction.what);
+}
 
 std::string Program::str() const {
   std::string out = fmt::format("variables {} bytes, constants {} bytes\n", variableBytes, constantBytes);

@@ -40,15 +40,14 @@ struct RunCall {
   int64_t table = 0;  ///< offset of the pointer table in this frame
 };
 
-/// Runs a body `count` times. Carried value i is read by iteration k where iteration k - 1 wrote it; the two
-/// buffers alternate so that the last iteration writes `finals[i]`. The initial value lies where iteration 0
-/// reads.
+/// Runs a body `count` times. Carried value i is read by iteration 0 at `inputs[i]`, by iteration k where
+/// iteration k - 1 wrote it; two buffers alternate so that the last iteration writes `finals[i]`.
 struct RunRepeat {
   int32_t code = 0;
   int64_t count = 0;
-  std::vector<Address> inputs;  ///< of the body; those of carried values are not used
+  std::vector<Address> inputs;  ///< of the body; of carried values those of iteration 0
   std::vector<Address> finals;  ///< one per carried value
-  std::vector<Address> others;  ///< the second buffer of each
+  std::vector<Address> others;  ///< the second buffer of each; none when nothing needs it
   /// Inputs that are the same in every iteration though the body writes them: copied anew before each.
   struct Fresh {
     Address from, to;
@@ -85,20 +84,37 @@ struct RunPrint {
   Address from;
 };
 
+/// The work of one run of an instruction, from which its time is predicted: what no implementation avoids.
+struct Cost {
+  double flops = 0;  ///< floating-point operations
+  double bytes = 0;  ///< of operands read and results written; scratch memory is not counted
+};
+
 struct Instruction {
   std::variant<RunKernel, RunCall, RunRepeat, RunConditional, RunHostLoad, RunHostStore, RunRemote, RunPrint>
       what;
-  /// Ops that it carries out; the first is shown in profiles.
+  /// Ops that it carries out; the first is shown in listings.
   std::vector<const ir::Op*> ops;
+  Cost cost;  ///< its own: none for a call, whose callee's instructions have theirs
+};
+
+/// A piece of a frame that is in use when the frame is fullest.
+struct LiveBuffer {
+  int64_t bytes = 0;
+  const ir::Tensor* tensor = nullptr;  ///< null for scratch memory and frames
+  const ir::Op* op = nullptr;          ///< that made it or needs it; may be null
+  int32_t callee = -1;                 ///< the code whose frame it is
 };
 
 /// The compiled form of one graph, shared by all its call sites.
 struct Code {
   const ir::Graph* graph = nullptr;
   std::vector<Instruction> instructions;
-  std::vector<bool> writesInput;  ///< whether running it writes the memory of an input
-  int64_t frameBytes = 0;         ///< callee frames included
-  int64_t liveLowerBound = 0;     ///< bytes that no plan of this frame can go below
+  std::vector<bool> writesInput;   ///< whether running it writes the memory of an input
+  int64_t frameBytes = 0;          ///< callee frames included
+  int64_t liveLowerBound = 0;      ///< the most bytes in use at once, callees' included: no plan goes below
+  std::vector<LiveBuffer> atPeak;  ///< what is in use then
+  const ir::Op* peakOp = nullptr;  ///< that runs then
 };
 
 /// A variable that is kept in a remote buffer.
@@ -119,7 +135,8 @@ struct Program {
   int64_t constantBytes = 0;
 
   const Code& main() const { return codes.front(); }
-  std::string str() const;  ///< a listing, one instruction a line
+  std::string str() const;                                     ///< a listing, one instruction a line
+  std::string describe(const Instruction& instruction) const;  ///< the same without addresses and ops
 };
 
 }  // namespace popxl::compile

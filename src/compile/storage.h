@@ -15,7 +15,8 @@ struct Buffer {
   Kind kind = Kind::kLocal;
   int64_t bytes = 0;
   int32_t argument = 0;              ///< kArgumentIn, kArgumentOut
-  const ir::Tensor* root = nullptr;  ///< kVariable, kConstant
+  const ir::Tensor* root = nullptr;  ///< the tensor that it was made for; null: scratch memory or a frame
+  int32_t frameOf = -1;              ///< the code whose frame it is
 };
 
 /// Where a tensor lies.

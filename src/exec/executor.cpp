@@ -29,11 +29,22 @@ void Executor::run(std::byte* frame, std::byte* variables, const RemoteMemory& r
   streams_ = streams;
   replica_ = replica;
   replicas_ = replicas;
+  if (recorder_ != nullptr) recorder_->beginRun(replica);
   runCode(program_.main(), frame, nullptr);
+  if (recorder_ != nullptr) recorder_->endRun();
 }
 
 void Executor::runCode(const Code& code, std::byte* frame, std::byte* const* arguments) {
+  if (recorder_ != nullptr) return runRecorded(code, frame, arguments);
   for (const Instruction& i : code.instructions) execute(i, frame, arguments);
+}
+
+void Executor::runRecorded(const Code& code, std::byte* frame, std::byte* const* arguments) {
+  for (size_t i = 0; i < code.instructions.size(); ++i) {
+    const Recorder::Mark mark = recorder_->start();
+    execute(code.instructions[i], frame, arguments);
+    recorder_->stop(code, i, mark);
+  }
 }
 
 void Executor::execute(const Instruction& instruction, std::byte* frame, std::byte* const* arguments) {
@@ -81,7 +92,7 @@ void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std
     for (size_t i = 0; i < carried; ++i) {
       std::byte* final = pointer(repeat.finals[i], frame, arguments);
       std::byte* other = pointer(repeat.others[i], frame, arguments);
-      table[i] = writesFinal ? other : final;
+      table[i] = k == 0 ? pointer(repeat.inputs[i], frame, arguments) : writesFinal ? other : final;
       table[inputs + i] = writesFinal ? final : other;
     }
     for (const auto& fresh : repeat.fresh) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "exec/recorder.h"
 #include "exec/remote_memory.h"
 
 namespace popxl::exec {
@@ -16,7 +17,7 @@ struct StreamCursor {
   int64_t next = 0;
 };
 
-/// Runs a Program on one replica's memory. Allocates nothing after construction.
+/// Runs a Program on one replica's memory. Allocates nothing after construction, unless it is recorded.
 class Executor {
  public:
   explicit Executor(const compile::Program& program);
@@ -27,8 +28,12 @@ class Executor {
   void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
            std::span<StreamCursor> streams, int64_t replica, int64_t replicas);
 
+  /// From now on takes the time of every instruction; null: no more.
+  void setRecorder(Recorder* recorder) { recorder_ = recorder; }
+
  private:
   void runCode(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
+  void runRecorded(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
   void execute(const compile::Instruction& instruction, std::byte* frame, std::byte* const* arguments);
   void runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments);
   void runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments);
@@ -58,6 +63,7 @@ class Executor {
   const RemoteMemory* remote_ = nullptr;
   std::span<StreamCursor> streams_;
   int64_t replica_ = 0, replicas_ = 1;
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace popxl::exec

@@ -141,10 +141,25 @@ void Session::run(std::span<const StreamBuffer> buffers) {
   failed_ = false;
 }
 
-MemoryReport Session::memory() const {
-  return {program_->main().frameBytes, program_->variableBytes * replicas_, program_->constantBytes,
-          RemoteMemory::bytesOf(*program_) * replicas_, program_->main().liveLowerBound};
+void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (recorder_ != nullptr)
+    fail(ErrorKind::kValue, "a profile of this session is being taken; end it before the next begins");
+  peaks_ = peaks ? *peaks : MachinePeaks::measure();
+  recorder_ = std::make_unique<Recorder>(*program_);
+  executors_.front()->setRecorder(recorder_.get());
 }
+
+Profile Session::stopProfile() {
+  const std::lock_guard<std::mutex> lock(running_);
+  if (recorder_ == nullptr)
+    fail(ErrorKind::kValue, "no profile of this session is being taken; begin one before the runs");
+  executors_.front()->setRecorder(nullptr);
+  const std::unique_ptr<Recorder> recorder = std::move(recorder_);
+  return recorder->profile(peaks_);
+}
+
+MemoryReport Session::memory() const { return memoryOf(*program_, replicas_); }
 
 int64_t Session::touchedBytes() const {
   int64_t bytes = program_->constantBytes + (frame_ == nullptr ? 0 : frame_->touchedBytes());

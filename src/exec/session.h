@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,18 +10,10 @@
 #include "compile/program.h"
 #include "exec/arena.h"
 #include "exec/executor.h"
+#include "exec/memory.h"
+#include "exec/recorder.h"
 
 namespace popxl::exec {
-
-/// Bytes that a Session takes from the system.
-struct MemoryReport {
-  int64_t frameBytes = 0;     ///< activations and temporaries: the planned peak
-  int64_t variableBytes = 0;  ///< over all replicas of this process
-  int64_t constantBytes = 0;
-  int64_t remoteBytes = 0;     ///< remote buffers of all replicas of this process
-  int64_t liveLowerBound = 0;  ///< what no plan of the frame can go below
-  int64_t total() const { return frameBytes + variableBytes + constantBytes + remoteBytes; }
-};
 
 /// Host memory for one stream: `entries` tensors per replica, laid out (entries, replicas, shape...).
 struct StreamBuffer {
@@ -56,6 +49,12 @@ class Session {
   /// streams or when detached.
   void run(std::span<const StreamBuffer> buffers);
 
+  /// Takes the time of every instruction of the runs until stopProfile, which tells where it went.
+  /// `peaks`: what the machine can do, measured now if not given. Error(kValue) from startProfile while a
+  /// profile is being taken, from stopProfile when none is.
+  void startProfile(const std::optional<MachinePeaks>& peaks = std::nullopt);
+  Profile stopProfile();
+
   /// Known before running; what attached sessions take.
   MemoryReport memory() const;
   /// Bytes of frame and variables that were touched so far, in whole pages; constants count as they are.
@@ -74,6 +73,8 @@ class Session {
   std::vector<Arena> variables_;      // one per replica
   std::vector<RemoteMemory> remote_;  // one per replica
   std::vector<std::unique_ptr<Executor>> executors_;
+  std::unique_ptr<Recorder> recorder_;  // while a profile is being taken
+  MachinePeaks peaks_;
   bool failed_ = false;
   std::mutex running_;
 };

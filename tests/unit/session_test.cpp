@@ -195,7 +195,7 @@ TEST(Session, PlannedMemoryIsWhatIsTouched) {
   Tensor* y = b.make("matmul", {x, b.make("transpose", {x}, {Attr(std::vector<int64_t>{1, 0})})});
   b.store("y", b.make("exp", {y}));
   exec::Session session(b.ir);
-  const exec::MemoryReport planned = session.memory();
+  const MemoryReport planned = session.memory();
   session.attach();
   session.weightsFromHost();
   session.run(b.buffers());
