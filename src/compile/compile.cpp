@@ -84,6 +84,8 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
   passes::runPass("attention", *program->ir);
+  // After it, which looks for views where the program made them.
+  passes::runPass("recompute_views", *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
   program->streams = program->ir->streams();
 
