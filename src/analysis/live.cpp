@@ -126,6 +126,22 @@ void Liveness::follow(const ir::Tensor& t) {
   }
 }
 
+bool Liveness::returns(const ir::Graph& graph, size_t i) const {
+  if (graph.isMain()) return true;
+  const auto& sites = of(graph).sites;
+  return std::any_of(sites.begin(), sites.end(), [&](const ir::Use& site) {
+    return live(*site.op) && (site.op->def().structure == Structure::kRepeat || live(*site.op->output(i)));
+  });
+}
+
+bool Liveness::returned(const ir::Tensor& t) const {
+  const auto& outputs = t.graph().outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] == &t && returns(t.graph(), i)) return true;
+  }
+  return false;
+}
+
 bool Liveness::reads(const ir::Op& op, size_t i) const {
   switch (op.def().structure) {
     case Structure::kCall:

@@ -21,6 +21,10 @@ class Liveness {
   bool live(const ir::Tensor& t) const { return of(t.graph()).tensors[&t]; }
   /// Whether op needs operand i; for a call, whether the called graph does.
   bool reads(const ir::Op& op, size_t i) const;
+  /// Whether some op that runs the graph needs its result i; true for results of the main graph.
+  bool returns(const ir::Graph& graph, size_t i) const;
+  /// Whether the tensor is a result of its graph that is needed.
+  bool returned(const ir::Tensor& t) const;
 
  private:
   /// What is known of one graph.

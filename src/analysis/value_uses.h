@@ -21,16 +21,11 @@ class ValueUses {
 
   const Liveness& liveness() const { return liveness_; }
   std::vector<ir::Use> of(const ir::Tensor& t) const;
-  /// Whether a caller looks at the tensor as a result of its graph.
-  bool leavesGraph(const ir::Tensor& t) const;
-  /// Whether a caller looks at result `index` of a graph.
-  bool isRead(const ir::Graph& graph, size_t index) const;
   /// Whether the only use is one operand of one op; that use is `*use` then.
   bool isSingle(const ir::Tensor& t, ir::Use* use = nullptr) const;
 
  private:
   Liveness liveness_;
-  CallSites sites_;
 };
 
 }  // namespace popxl::analysis

@@ -47,7 +47,7 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const Code& callee
 /// Where the callee puts its outputs; nowhere for those that no call site reads.
 void GraphLowering::addResultRefs(const ir::Op& op, const ir::Graph& callee, std::vector<Ref>& refs) {
   for (size_t i = 0; i < callee.outputs().size(); ++i) {
-    refs.push_back(context_.liveness.live(*callee.outputs()[i]) ? refOf(op.output(i)) : Ref{});
+    refs.push_back(context_.liveness.returns(callee, i) ? refOf(op.output(i)) : Ref{});
   }
 }
 

@@ -86,7 +86,6 @@ void GraphLowering::lowerRemote(const ir::Op& op) {
 /// memory.
 std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) const {
   const std::set<const ir::Op*> members(step.ops.begin(), step.ops.end());
-  const auto& outputs = graph_.outputs();
   std::vector<const ir::Tensor*> stored;
   for (const ir::Op* op : step.ops) {
     for (const ir::Tensor* t : op->outputs()) {
@@ -97,8 +96,7 @@ std::vector<const ir::Tensor*> GraphLowering::storedResults(const Step& step) co
         needed = needed || (!members.contains(use.op) && context_.liveness.live(*use.op) &&
                             context_.liveness.reads(*use.op, static_cast<size_t>(use.index)));
       }
-      needed = needed ||
-               (context_.liveness.live(*t) && std::find(outputs.begin(), outputs.end(), t) != outputs.end());
+      needed = needed || context_.liveness.returned(*t);
       if (!needed) continue;
       std::erase_if(stored,
                     [&](const ir::Tensor* other) { return storages_.at(other).buffer == storage.buffer; });

@@ -76,7 +76,9 @@ void GraphLowering::findBufferUses() {
       }
     }
   }
-  for (const ir::Tensor* t : graph_.outputs()) touch(t, kForever);
+  for (const ir::Tensor* t : graph_.outputs()) {
+    if (context_.liveness.returned(*t)) touch(t, kForever);
+  }
 }
 
 /// A result that fills a local buffer of its own is written straight to where the caller wants it.
@@ -84,7 +86,7 @@ void GraphLowering::chooseResultBuffers() {
   const auto inputs = static_cast<int32_t>(graph_.inputs().size());
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ir::Tensor* t = graph_.outputs()[i];
-    if (graph_.isMain() || !context_.liveness.live(*t) || !storages_.has(t)) continue;
+    if (graph_.isMain() || !context_.liveness.returns(graph_, i) || !storages_.has(t)) continue;
     Buffer& buffer = storages_.buffers()[static_cast<size_t>(storages_.at(t).buffer)];
     if (buffer.kind != Buffer::Kind::kLocal || buffer.bytes != t->type().bytes()) continue;
     if (!storages_.at(t).layout.isContiguous() || storages_.at(t).elementOffset != 0) continue;
@@ -97,7 +99,7 @@ void GraphLowering::emitResultCopies() {
   const auto inputs = static_cast<int32_t>(graph_.inputs().size());
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ir::Tensor* t = graph_.outputs()[i];
-    if (graph_.isMain() || !context_.liveness.live(*t)) continue;
+    if (graph_.isMain() || !context_.liveness.returns(graph_, i)) continue;
     const int32_t argument = inputs + static_cast<int32_t>(i);
     if (!storages_.has(t)) {  // a constant or variable of this graph that no op reads
       POPXL_ASSERT(t->kind() == ir::TensorKind::kConstant, "output {} has no storage", t->id());

@@ -124,7 +124,7 @@ Tensor* followGrad(AttentionGrad& found, const GraphFacts& facts) {
       found.scale = is(&op, "div_arg0_grad") ? found.scale / *number : found.scale * *number;
     }
   }
-  return facts.written(t) || facts.uses.leavesGraph(*t) ? nullptr : t;
+  return facts.written(t) || facts.uses.liveness().returned(*t) ? nullptr : t;
 }
 
 /// P^T grad, the gradient of v.
