@@ -86,6 +86,7 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   passes::runPass("attention", *program->ir);
   // After it, which looks for views where the program made them.
   passes::runPass("recompute_views", *program->ir);
+  passes::runPass("transposed_products", *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
   program->streams = program->ir->streams();
 
