@@ -16,6 +16,7 @@ Session::Session(std::shared_ptr<ir::Ir> ir) : ir_(std::move(ir)) {
   ir_->markSessionMade();
   replicas_ = ir_->instanceReplicationFactor();
   streamUsed_.assign(program_->streams.size(), false);
+  cursors_.resize(program_->streams.size());
   for (const compile::Code& code : program_->codes) {
     for (const compile::Instruction& i : code.instructions) {
       if (const auto* load = std::get_if<compile::RunHostLoad>(&i.what)) {
@@ -105,19 +106,19 @@ void Session::weightsToHost() {
   }
 }
 
-std::vector<StreamCursor> Session::cursors(std::span<const StreamBuffer> buffers) const {
-  std::vector<StreamCursor> cursors(program_->streams.size());
-  for (size_t i = 0; i < cursors.size(); ++i) {
+void Session::setCursors(std::span<const StreamBuffer> buffers) {
+  for (size_t i = 0; i < cursors_.size(); ++i) {
     const std::string& id = program_->streams[i].id();
     const auto buffer =
         std::find_if(buffers.begin(), buffers.end(), [&](const StreamBuffer& b) { return b.stream == id; });
     if (buffer != buffers.end()) {
-      cursors[i] = {static_cast<std::byte*>(buffer->data), buffer->entries, 0};
+      cursors_[i] = {static_cast<std::byte*>(buffer->data), buffer->entries, 0};
     } else if (streamUsed_[i]) {
       fail(ErrorKind::kValue, "the program uses stream `{}`, for which the run was given no data", id);
+    } else {
+      cursors_[i] = {};
     }
   }
-  return cursors;
 }
 
 void Session::run(std::span<const StreamBuffer> buffers) {
@@ -130,13 +131,12 @@ void Session::run(std::span<const StreamBuffer> buffers) {
          "again "
          "(write_variables_data or weights_from_host) before the next run");
   }
-  const std::vector<StreamCursor> start = cursors(buffers);
-  std::vector<StreamCursor> current;
+  setCursors(buffers);
   failed_ = true;
   for (int64_t r = 0; r < replicas_; ++r) {
-    current = start;
+    for (StreamCursor& cursor : cursors_) cursor.next = 0;
     const auto i = static_cast<size_t>(r);
-    executors_.front()->run(frame_->base(), variables_[i].base(), remote_[i], current, r, replicas_);
+    executors_.front()->run(frame_->base(), variables_[i].base(), remote_[i], cursors_, r, replicas_);
   }
   failed_ = false;
 }

@@ -44,9 +44,9 @@ class Session {
   void weightsFromHost();
   void weightsToHost();
 
-  /// Runs the main graph once. Every stream that the program uses must have a buffer; others are ignored. On
-  /// an Error while running, further runs are refused until weightsFromHost. Error(kValue) for missing
-  /// streams or when detached.
+  /// Runs the main graph once. Every stream that the program uses must have a buffer;
+  /// others are ignored. On an Error while running, further runs are refused until weightsFromHost.
+  /// Error(kValue) for missing streams or when detached.
   void run(std::span<const StreamBuffer> buffers);
 
   /// Takes the time of every instruction of the runs until stopProfile, which tells where it went.
@@ -61,13 +61,14 @@ class Session {
   int64_t touchedBytes() const;
 
  private:
-  std::vector<StreamCursor> cursors(std::span<const StreamBuffer> buffers) const;
+  void setCursors(std::span<const StreamBuffer> buffers);
   int64_t rowOf(const ir::Tensor& variable, int64_t replica) const;
   int64_t shardOf(const compile::RemoteVariable& variable, int64_t replica) const;
 
   std::shared_ptr<ir::Ir> ir_;
   std::shared_ptr<const compile::Program> program_;
   std::vector<bool> streamUsed_;
+  std::vector<StreamCursor> cursors_;  // of the run, one per stream of the program
   int64_t replicas_;
   std::unique_ptr<Arena> frame_;
   std::vector<Arena> variables_;      // one per replica
