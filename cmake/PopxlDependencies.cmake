@@ -7,6 +7,7 @@ find_package(TBB REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy REQUIRED)
 find_package(dnnl REQUIRED)
+find_package(asmjit REQUIRED)
 
 if(POPXL_TESTS)
   find_package(GTest REQUIRED)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/jit_walk.h"
 #include "kernels/parallel.h"
 #include "kernels/tile_program.h"
 
@@ -18,9 +19,50 @@ int64_t chunkPositions(int64_t positions, int64_t tile) {
   return (wanted + tile - 1) / tile * tile;
 }
 
-class ElementwiseKernel final : public Kernel {
+/// Primitives that compute something.
+int64_t countSteps(const Expr& expr) {
+  const auto& nodes = expr.nodes();
+  std::vector<bool> used(nodes.size(), false);
+  for (const int32_t id : expr.outputs()) used[static_cast<size_t>(id)] = true;
+  int64_t steps = 0;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    if (!used[i]) continue;
+    const int operands = arity(nodes[i].prim);
+    if (operands > 0 && nodes[i].prim != Prim::kBitcast) ++steps;
+    const int32_t ids[] = {nodes[i].a, nodes[i].b, nodes[i].c};
+    for (int k = 0; k < operands; ++k) used[static_cast<size_t>(ids[k])] = true;
+  }
+  return steps;
+}
+
+/// Machine code of the group, over chunks.
+class CompiledKernel final : public Kernel {
  public:
-  ElementwiseKernel(TileProgram program, std::string description)
+  CompiledKernel(jit::Walk walk, std::string description)
+      : walk_(std::move(walk)),
+        chunk_(chunkPositions(walk_.positions(), kBlock)),
+        description_(std::move(description)) {}
+
+  void run(std::span<std::byte* const> operands) const override {
+    const int64_t positions = walk_.positions();
+    parallelFor((positions + chunk_ - 1) / std::max<int64_t>(chunk_, 1), [&](int64_t chunk) {
+      const int64_t begin = chunk * chunk_;
+      walk_.run(operands.data(), begin, std::min(begin + chunk_, positions));
+    });
+  }
+
+  std::string describe() const override { return description_; }
+
+ private:
+  jit::Walk walk_;
+  int64_t chunk_;
+  std::string description_;
+};
+
+/// Tile code over chunks.
+class TileKernel final : public Kernel {
+ public:
+  TileKernel(TileProgram program, std::string description)
       : program_(std::move(program)),
         chunk_(chunkPositions(program_.positions, program_.tile)),
         description_(std::move(description)) {}
@@ -57,7 +99,7 @@ class ElementwiseKernel final : public Kernel {
 
 }  // namespace
 
-KernelPtr makeElementwise(ElementwiseSpec spec) {
+KernelPtr makeElementwise(ElementwiseSpec spec, Backend backend) {
   std::vector<TileOperand> inputs, outputs;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     inputs.push_back({spec.inputs[i].dtype, inputStrides(spec.expr, i, spec.inputs[i], spec.space)});
@@ -67,10 +109,16 @@ KernelPtr makeElementwise(ElementwiseSpec spec) {
                  toString(spec.space));
     outputs.push_back({l.dtype, l.strides});
   }
-  TileProgram program = compileTiles(spec.expr, spec.space, inputs, outputs);
-  std::string description = fmt::format("elementwise {} steps {}", program.body.size() - program.loads.size(),
-                                        toString(spec.space));
-  return std::make_unique<ElementwiseKernel>(std::move(program), std::move(description));
+  std::string description =
+      fmt::format("elementwise {} steps {}", countSteps(spec.expr), toString(spec.space));
+  const auto isa = backend == Backend::kTiles ? std::nullopt : jit::chosenIsa();
+  POPXL_ASSERT(isa || backend != Backend::kCompiled, "no machine code for this machine");
+  if (isa) {
+    return std::make_unique<CompiledKernel>(jit::Walk(*isa, spec.expr, spec.space, inputs, outputs),
+                                            std::move(description));
+  }
+  return std::make_unique<TileKernel>(compileTiles(spec.expr, spec.space, inputs, outputs),
+                                      std::move(description));
 }
 
 }  // namespace popxl::kernels

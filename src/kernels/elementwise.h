@@ -20,9 +20,12 @@ struct ElementwiseSpec {
   std::vector<Layout> outputs;
 };
 
-/// Operands: inputs then outputs. Runs over tiles that stay in L1 with run-time chosen SIMD; parallel when
-/// large.
-KernelPtr makeElementwise(ElementwiseSpec spec);
+/// What runs the primitives: machine code made for the group, tile code over L1 (any machine), or the first
+/// where there is one. Both give the same bits, the payload of NaN aside.
+enum class Backend : uint8_t { kBest, kCompiled, kTiles };
+
+/// Operands: inputs then outputs. Parallel when large.
+KernelPtr makeElementwise(ElementwiseSpec spec, Backend backend = Backend::kBest);
 
 /// The reference: every primitive in float64 with libm (integers exactly), one position at a time. Floats are
 /// rounded by kRoundTo, by conversions to kF32 and when stored only; `unrounded`: when stored only. An output

@@ -342,8 +342,14 @@ void Compiler::assignRegisters() {
     free.pop_back();
     return r;
   };
+  // What stays from tile to tile shares its register with nothing, not even what is over before it is loaded.
+  for (const TileProgram::Load& load : program_.loads) {
+    if (load.once)
+      program_.registers[static_cast<size_t>(static_cast<int32_t>(load.slot) - firstTile_)] = take();
+  }
   for (size_t i = 0; i < program_.body.size(); ++i) {
     const TileProgram::Instruction& instruction = program_.body[i];
+    if (instruction.load >= 0 && program_.loads[static_cast<size_t>(instruction.load)].once) continue;
     const uint32_t result = instruction.load >= 0 ? program_.loads[static_cast<size_t>(instruction.load)].slot
                                                   : instruction.step.dst;
     const auto value = static_cast<size_t>(static_cast<int32_t>(result) - firstTile_);

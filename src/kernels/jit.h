@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "kernels/jit_lower.h"
+
+namespace popxl::kernels::jit {
+
+/// What machine code is called with: `rows` rows of `columns` positions, both at least 1.
+struct Block {
+  std::byte* const* pointers;  ///< of every slot: its first element in the block
+  const int64_t* rowStrides;   ///< bytes, of every slot
+  const int64_t* strides;      ///< elements along a row, of every slot; read for kStrided ones only
+  int64_t rows = 1, columns = 1;
+  uint64_t position = 0;     ///< of the first element, for random bits
+  int64_t rowPositions = 0;  ///< from one row to the next
+};
+
+/// The instruction set to compile for: the best that this machine has (and that Highway was not told to leave
+/// out), or nothing: another architecture, no AVX2, or POPXL_JIT=0 in the environment.
+std::optional<Isa> chosenIsa();
+
+/// A group as machine code. Immutable; any number of threads run it at once.
+class Function {
+ public:
+  ~Function();
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  std::span<const Slot> slots() const { return code_.slots; }
+  void run(const Block& block) const;
+
+ private:
+  friend class Cache;
+  using Entry = void (*)(const Block*);
+  Function(Code code, std::string key);
+  void runTail(const Block& block, int64_t done) const;
+
+  Code code_;
+  std::string key_;  // of the cache
+  std::byte* base_ = nullptr;
+  Entry entry_ = nullptr;
+};
+
+/// Compiles, or finds an equal group that some program still holds. Slots are those of lowerExpr.
+std::shared_ptr<const Function> compile(Isa isa, const Expr& expr, std::span<const Operand> inputs,
+                                        std::span<const Operand> outputs);
+
+/// More slots than any group has: what callers keep on the stack.
+inline constexpr size_t kMaxSlots = 128;
+
+}  // namespace popxl::kernels::jit
