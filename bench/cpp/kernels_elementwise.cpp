@@ -7,7 +7,9 @@
 #include "kernels/elementwise.h"
 #include "kernels/parallel.h"
 
-// Elementwise kernels and reductions. The argument is the number of threads; "ns" is the time per position.
+// Elementwise kernels, by machine code unless "tiles" is said, and reductions. The argument is the number of
+// threads; "ns" is the time per position. "compile" is the time to make the machine code of a group that no
+// other one equals.
 
 namespace popxl::kernels {
 namespace {
@@ -47,14 +49,14 @@ void run(benchmark::State& state, const Kernel& kernel, std::vector<Layout> layo
                                             benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-void elementwise(benchmark::State& state, ElementwiseSpec spec,
+void elementwise(benchmark::State& state, ElementwiseSpec spec, Backend backend = Backend::kBest,
                  const std::vector<std::pair<size_t, size_t>>& same = {}) {
   std::vector<Layout> layouts = spec.inputs;
   layouts.insert(layouts.end(), spec.outputs.begin(), spec.outputs.end());
   int64_t bytes = 0;
   for (const Layout& l : layouts) bytes += l.bytes();
   const int64_t positions = numElements(spec.space);
-  run(state, *makeElementwise(std::move(spec)), std::move(layouts), positions, bytes, same);
+  run(state, *makeElementwise(std::move(spec), backend), std::move(layouts), positions, bytes, same);
 }
 
 Layout f32(Shape shape) { return Layout(DType::kFloat32, std::move(shape)); }
@@ -73,7 +75,7 @@ void primitive(benchmark::State& state, Prim prim) {
   elementwise(state, std::move(spec));
 }
 
-void geluTanh(benchmark::State& state, DType dtype) {
+ElementwiseSpec geluSpec(DType dtype) {
   const Shape space = {1024, 3072};
   ElementwiseSpec spec{.expr = {},
                        .space = space,
@@ -82,11 +84,14 @@ void geluTanh(benchmark::State& state, DType dtype) {
   const Val x = input(spec.expr, 0, VType::kF32) + input(spec.expr, 1, VType::kF32);
   const Val y = x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.7978845608028654) + 1.0);
   spec.expr.outputs() = {y.id};
-  elementwise(state, std::move(spec));
+  return spec;
 }
 
-void adam(benchmark::State& state) {
-  const int64_t n = 10'000'000;
+void geluTanh(benchmark::State& state, DType dtype, Backend backend) {
+  elementwise(state, geluSpec(dtype), backend);
+}
+
+ElementwiseSpec adamSpec(int64_t n) {
   ElementwiseSpec spec{.expr = {},
                        .space = {n},
                        .inputs = {f32({n}), f32({n}), f32({n}), f32({n}), f32({})},
@@ -96,7 +101,31 @@ void adam(benchmark::State& state) {
   const Val v = input(e, 3, VType::kF32), rate = input(e, 4, VType::kF32);
   const Val m2 = m * 0.9 + g * 0.1, v2 = v * 0.999 + g * g * 0.001;
   e.outputs() = {(w - rate * m2 / (sqrt(v2) + 1e-8)).id, m2.id, v2.id};
-  elementwise(state, std::move(spec), {{5, 0}, {6, 2}, {7, 3}});
+  return spec;
+}
+
+void adam(benchmark::State& state, Backend backend) {
+  elementwise(state, adamSpec(10'000'000), backend, {{5, 0}, {6, 2}, {7, 3}});
+}
+
+/// 64 operations, of which 16 are transcendental, on four operands.
+ElementwiseSpec largeSpec() {
+  const Layout l = f32({1000});
+  ElementwiseSpec spec{.expr = {}, .space = {1000}, .inputs = {l, l, l, l}, .outputs = {l, l}};
+  std::vector<Val> values;
+  for (int32_t i = 0; i < 4; ++i) values.push_back(input(spec.expr, i, VType::kF32));
+  constexpr Prim kFunctions[] = {Prim::kExp, Prim::kTanh, Prim::kLog, Prim::kErf};
+  for (size_t i = 0; i < 16; ++i) {
+    const Val a = values[values.size() - 1 - i % 4], b = values[i % values.size()];
+    const Val sum = unary(kFunctions[i % 4], a) * 0.5 + b;
+    values.push_back(select(sum < a, sum, a));
+  }
+  spec.expr.outputs() = {values.back().id, values[values.size() - 2].id};
+  return spec;
+}
+
+void compile(benchmark::State& state, const ElementwiseSpec& spec) {
+  for (auto _ : state) benchmark::DoNotOptimize(makeElementwise(spec, Backend::kBest));
 }
 
 void reduce(benchmark::State& state, Reduction kind, Shape space, std::vector<int64_t> axes) {
@@ -118,9 +147,15 @@ BENCHMARK_CAPTURE(primitive, tanh, Prim::kTanh)->Arg(1);
 BENCHMARK_CAPTURE(primitive, erf, Prim::kErf)->Arg(1);
 BENCHMARK_CAPTURE(primitive, sin, Prim::kSin)->Arg(1);
 BENCHMARK_CAPTURE(primitive, pow, Prim::kPow)->Arg(1);
-BENCHMARK_CAPTURE(geluTanh, f32, DType::kFloat32)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK_CAPTURE(geluTanh, f16, DType::kFloat16)->Arg(1)->Arg(2)->UseRealTime();
-BENCHMARK(adam)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(geluTanh, f32, DType::kFloat32, Backend::kBest)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(geluTanh, f32_tiles, DType::kFloat32, Backend::kTiles)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(geluTanh, f16, DType::kFloat16, Backend::kBest)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(geluTanh, f16_tiles, DType::kFloat16, Backend::kTiles)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(adam, 10M, Backend::kBest)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(adam, 10M_tiles, Backend::kTiles)->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK_CAPTURE(compile, gelu, geluSpec(DType::kFloat32));
+BENCHMARK_CAPTURE(compile, adam, adamSpec(1000));
+BENCHMARK_CAPTURE(compile, 64_ops, largeSpec());
 BENCHMARK_CAPTURE(reduce, sum_all_4M, Reduction::kSum, {1 << 22}, {0})->Arg(1)->Arg(2)->UseRealTime();
 BENCHMARK_CAPTURE(reduce, sum_rows_1024x768, Reduction::kSum, {1024, 768}, {1})
     ->Arg(1)

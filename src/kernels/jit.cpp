@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/logging.h"
-#include "hwy/targets.h"
 #include "kernels/jit_x86.h"
 
 // Debian's archive of asmjit cannot be linked into a shared library for the sake of one file, the one that
@@ -55,8 +54,7 @@ std::string keyOf(Isa isa, const Expr& expr, std::span<const Operand> inputs,
                   std::span<const Operand> outputs) {
   std::string key;
   key.reserve(expr.nodes().size() * 48);
-  append(key, isa);
-  append(key, hwy::SupportedTargets());  // of the tile code that it calls
+  append(key, isa);  // that of the tile code, too
   for (const Node& n : expr.nodes()) {
     append(key, n.prim), append(key, n.type), append(key, n.dtype);
     append(key, n.a), append(key, n.b), append(key, n.c), append(key, n.index);
@@ -103,17 +101,6 @@ class Cache {
   std::mutex mutex_;
   std::unordered_map<std::string, std::weak_ptr<const Function>> known_;
 };
-
-std::optional<Isa> chosenIsa() {
-#if defined(__x86_64__)
-  const char* value = std::getenv("POPXL_JIT");
-  if (value != nullptr && std::string_view(value) == "0") return {};
-  const int64_t targets = hwy::SupportedTargets();
-  if ((targets & HWY_AVX3) != 0) return Isa::kAvx512;
-  if ((targets & HWY_AVX2) != 0) return Isa::kAvx2;
-#endif
-  return {};
-}
 
 Function::Function(Code code, std::string key) : code_(std::move(code)), key_(std::move(key)) {
   POPXL_ASSERT(code_.slots.size() <= kMaxSlots, "{} slots", code_.slots.size());

@@ -19,8 +19,8 @@ struct Block {
   int64_t rowPositions = 0;  ///< from one row to the next
 };
 
-/// The instruction set to compile for: the best that this machine has (and that Highway was not told to leave
-/// out), or nothing: another architecture, no AVX2, or POPXL_JIT=0 in the environment.
+/// The instruction set to compile for, that of the tile code; nothing on another architecture, without AVX2,
+/// or with POPXL_JIT=0 in the environment.
 std::optional<Isa> chosenIsa();
 
 /// A group as machine code. Immutable; any number of threads run it at once.
