@@ -293,21 +293,39 @@ std::string pythonType(AttrType type) {
   return "";
 }
 
+/// The axes of a reduction: programs give one, several or none, and call them `axis`.
+bool isReducedAxes(const AttrDef& attr) {
+  const auto* fallback = std::get_if<std::vector<int64_t>>(&attr.fallback);
+  return attr.name == "axes" && fallback != nullptr && fallback->empty();
+}
+
+std::string_view pythonName(const AttrDef& attr) { return isReducedAxes(attr) ? "axis" : attr.name; }
+
+std::string pythonNumber(double v) {
+  if (std::isinf(v)) return v > 0 ? "float(\"inf\")" : "float(\"-inf\")";
+  const std::string text = fmt::format("{}", v);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+std::string pythonTuple(const std::vector<std::string>& items) {
+  return fmt::format("({}{})", fmt::join(items, ", "), items.size() == 1 ? "," : "");
+}
+
 std::string pythonLiteral(const Attr& value) {
   if (const auto* v = std::get_if<int64_t>(&value)) return std::to_string(*v);
   if (const auto* v = std::get_if<bool>(&value)) return *v ? "True" : "False";
   if (const auto* v = std::get_if<std::string>(&value)) return quoted(*v);
   if (const auto* v = std::get_if<DType>(&value)) return "dtypes." + std::string(nameOf(*v));
+  std::vector<std::string> items;
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-    return v->empty() ? "()" : fmt::format("({},)", fmt::join(*v, ", "));
+    for (const int64_t item : *v) items.push_back(std::to_string(item));
+    return pythonTuple(items);
   }
   if (const auto* v = std::get_if<std::vector<double>>(&value)) {
-    return v->empty() ? "()" : fmt::format("({},)", fmt::join(*v, ", "));
+    for (const double item : *v) items.push_back(pythonNumber(item));
+    return pythonTuple(items);
   }
-  const double v = std::get<double>(value);
-  if (std::isinf(v)) return v > 0 ? "float(\"inf\")" : "float(\"-inf\")";
-  const std::string text = fmt::format("{}", v);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+  return pythonNumber(std::get<double>(value));
 }
 
 std::vector<std::string> pythonParameters(const OpDef& def) {
@@ -326,7 +344,9 @@ std::vector<std::string> pythonParameters(const OpDef& def) {
   }
   for (const AttrDef& attr : def.attrs) {
     const std::string type = pythonType(attr.type);
-    if (isRequired(attr)) {
+    if (isReducedAxes(attr)) {
+      rest.push_back("axis: Axis = None");
+    } else if (isRequired(attr)) {
       required.push_back(fmt::format("{}: {}", attr.name, type));
     } else if (isOptional(attr)) {
       rest.push_back(fmt::format("{}: Optional[{}] = None", attr.name, type));
@@ -347,7 +367,7 @@ std::string pythonDocstring(const OpDef& def, bool inplace) {
                 fmt::format("{}: A tensor ({}).{}", operand.name, dtypeList(operand.dtypes), text));
   }
   for (const AttrDef& attr : def.attrs) {
-    out += wrap("        ", "            ", fmt::format("{}: {}", attr.name, upperFirst(attr.doc)));
+    out += wrap("        ", "            ", fmt::format("{}: {}", pythonName(attr), upperFirst(attr.doc)));
   }
   if (!def.results.empty()) {
     out += "\n    Returns:\n";
@@ -369,7 +389,10 @@ std::string pythonFunction(const OpDef& def, const std::string& name, bool inpla
   }
   const std::string operands = fmt::format("({}{})", fmt::join(names, ", "), names.size() == 1 ? "," : "");
   std::vector<std::string> attrs;
-  for (const AttrDef& attr : def.attrs) attrs.push_back(fmt::format("\"{0}\": {0}", attr.name));
+  for (const AttrDef& attr : def.attrs) {
+    attrs.push_back(isReducedAxes(attr) ? fmt::format("\"{}\": axes_of(axis)", attr.name)
+                                        : fmt::format("\"{0}\": {0}", attr.name));
+  }
   std::vector<std::string> arguments = {quoted(std::string(def.name)), operands};
   if (!attrs.empty()) arguments.push_back(fmt::format("{{{}}}", fmt::join(attrs, ", ")));
   if (inplace) arguments.push_back(attrs.empty() ? "inplace=True" : "True");
@@ -399,9 +422,7 @@ std::string python(const std::vector<OpDef>& defs) {
   out += "\n";
   if (functions.find("dtypes.") != std::string::npos) out += "from popxl import dtypes\n";
   if (functions.find(": dtype") != std::string::npos) out += "from popxl.dtypes import dtype\n";
-  const bool many = functions.find(" many(") != std::string::npos;
-  out += fmt::format("from popxl.ops._build import {}one\nfrom popxl.tensor import Tensor\n\n",
-                     many ? "many, " : "");
+  out += "from popxl.ops._build import Axis, axes_of, many, one\nfrom popxl.tensor import Tensor\n\n";
   return out + wrapList("__all__ = [", names, "]") + "\n" + functions;
 }
 
@@ -458,10 +479,14 @@ std::string reference(const std::vector<OpDef>& defs) {
     if (def.visibility != Visibility::kInternal) out += page(def);
   }
   out += "## Ops made by other ops and by transforms\n\n";
+  std::vector<std::string> derived;
   for (const OpDef& def : defs) {
-    if (def.visibility == Visibility::kInternal) out += page(def);
+    if (def.derived) derived.push_back(fmt::format("`{}`", def.name));
+    if (def.visibility == Visibility::kInternal && !def.derived) out += page(def);
   }
-  out.pop_back();
+  out += "## Gradients of gradients\n\n";
+  out += "Made from the arithmetic of the entries above, one for each operand of an elementwise gradient:\n";
+  for (const std::string& name : derived) out += fmt::format("{}\n", name);
   return out;
 }
 

@@ -129,7 +129,8 @@ class InferenceSession:
         copied = []
         for stream, array in [*stepio.inputs.items(), *stepio.outputs.items()]:
             tensor = main.getTensor(stream)
-            entries = array.size // max(1, replicas * tensor.nelms)
+            size = replicas * tensor.nelms
+            entries = array.size // size if size > 0 else self._pb_ir.host_transfers
             used = np.ascontiguousarray(array).reshape(array.shape)
             if used is not array and stream in stepio.outputs:
                 copied.append((array, used))

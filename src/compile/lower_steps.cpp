@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "compile/lowering.h"
+#include "kernels/check.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/expr_cost.h"
@@ -14,12 +15,15 @@ using ir::Structure;
 
 void GraphLowering::lowerStep(const Step& step) {
   const ir::Op& op = *step.ops.front();
+  for (const ir::Op* member : step.ops) lowerScaleCheck(*member);
   if (step.elementwise) return lowerElementwise(step);
   Instruction instruction;
   instruction.ops = {&op};
   switch (op.def().structure) {
     case Structure::kNone:
       break;
+    case Structure::kNothing:
+      return;
     case Structure::kCall:
       return lowerCall(op);
     case Structure::kRepeat:
@@ -126,6 +130,18 @@ void GraphLowering::reuseDyingOperand(const ir::Tensor* result,
         INT32_MAX;  // taken; the lifetimes themselves come from the drafts
     return;
   }
+}
+
+/// A check, made when the program runs, that a power of two is one that float8 arithmetic has.
+void GraphLowering::lowerScaleCheck(const ir::Op& op) {
+  const int32_t operand = op.def().log2ScaleOperand;
+  if (operand < 0 || !graph_.ir().options().throwIfLog2ScaleTensorNotInRange) return;
+  const ir::Tensor* t =
+      static_cast<size_t>(operand) < op.inputs().size() ? op.input(static_cast<size_t>(operand)) : nullptr;
+  if (t == nullptr) return;
+  constexpr int32_t kLow = -32, kEnd = 32;
+  std::string what = fmt::format("`{}` at {}: the power of two `{}`", op.name(), op.loc().str(), t->name());
+  emitKernel(kernels::makeRangeCheck(kLow, kEnd, std::move(what)), {refOf(t)}, {&op});
 }
 
 /// Operands that the op changes before its arithmetic reads them.

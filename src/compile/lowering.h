@@ -64,6 +64,7 @@ class GraphLowering {
   // lower_steps.cpp
   void lowerStep(const Step& step);
   void lowerElementwise(const Step& step);
+  void lowerScaleCheck(const ir::Op& op);
   void lowerUpdate(const ir::Op& op);
   std::vector<const ir::Tensor*> storedResults(const Step& step) const;
   void reuseDyingOperand(const ir::Tensor* result, const std::vector<const ir::Tensor*>& operands);

@@ -19,6 +19,9 @@ class GradContext {
   virtual Tensor* outGrad(size_t i = 0) = 0;
   /// Gradient of output i, zeros when nothing depends on it.
   virtual Tensor* outGradOrZero(size_t i = 0) = 0;
+  /// A constant of the gradient graph, the same number everywhere.
+  virtual Tensor* constant(DType dtype, const Shape& shape, double value) = 0;
+  Tensor* zeros(const TensorType& type) { return constant(type.dtype, type.shape, 0); }
   /// The forward operand or result, made available in the gradient graph.
   virtual Tensor* input(size_t i) = 0;
   virtual Tensor* output(size_t i = 0) = 0;

@@ -79,6 +79,7 @@ enum class Structure : uint8_t {
   kHostStore,
   kPrint,
   kInit,
+  kNothing,  ///< nothing is left to do
   kRemoteLoad,
   kRemoteStore,
   kCollective
@@ -102,6 +103,7 @@ struct OpDef {
   std::vector<ResultDef> results = {{"out"}};
   InferFn infer = nullptr;
   GradFn grad = nullptr;       ///< null: an error when a gradient has to pass, unless it stops here
+  bool derived = false;        ///< made from the arithmetic of another entry, not written down
   bool stopsGradient = false;  ///< the result is not smooth in the operands, or is meant as a constant
   Visibility visibility = Visibility::kPublic;
 
@@ -113,6 +115,9 @@ struct OpDef {
   std::vector<int32_t> alsoModifies = {};  ///< further operands that every use writes (a step counter, ...)
   UpdateFn update = nullptr;   ///< what their elements become before the op's own arithmetic reads them
   bool inplaceCopies = false;  ///< the result is an alias to the ambiguity check, but memory of its own
+
+  /// Operand that is an exponent of two: running the op fails unless it is in [-32, 32). -1: none.
+  int32_t log2ScaleOperand = -1;
 
   // Effects.
   bool random = false;      ///< a pure function of its seed operand, but never merged

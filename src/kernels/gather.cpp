@@ -165,8 +165,9 @@ class StridedGather : public Kernel {
   std::string name_;
 };
 
-/// dst[o, index[j], :] += factor * values[o, j, :] in the order of j. Work is cut where no two pieces touch
-/// the same element: by outer position and by columns, or by ranges of the axis where rows are short.
+/// dst[g, o, index[g, j], :] += factor * values[g, o, j, :] in the order of j. Work is cut where no two
+/// pieces touch the same element: by outer position and by columns, or by ranges of the axis where rows are
+/// short.
 template <typename T, typename Sum>
 class ScatterAdd {
  public:
@@ -176,8 +177,9 @@ class ScatterAdd {
     byColumns_ = shape.inner >= 2 * kLine;
     length_ = byColumns_ ? shape.inner : shape.size;
     pieceSize_ = std::max<int64_t>(length_, 1);
-    const bool large = shape.outer * shape.count * shape.inner > kSerialElements;
-    if (large && shape.outer < kPieces) {
+    blocks_ = shape.groups * shape.outer;
+    const bool large = blocks_ * shape.count * shape.inner > kSerialElements;
+    if (large && blocks_ < kPieces) {
       const int64_t piece = (length_ + kPieces - 1) / kPieces;
       pieceSize_ = byColumns_ ? (piece + kLine - 1) / kLine * kLine : std::max<int64_t>(piece, 1);
     }
@@ -186,12 +188,13 @@ class ScatterAdd {
 
   void run(const std::byte* values, const std::byte* indices, Sum* dst) const {
     const T* const from = reinterpret_cast<const T*>(values);
-    parallelFor(shape_.outer * pieces_, [&](int64_t unit) {
-      const int64_t o = unit / pieces_, begin = unit % pieces_ * pieceSize_,
+    parallelFor(blocks_ * pieces_, [&](int64_t unit) {
+      const int64_t block = unit / pieces_, begin = unit % pieces_ * pieceSize_,
                     end = std::min(begin + pieceSize_, length_);
-      const T* const source = from + o * shape_.count * shape_.inner;
-      Sum* const target = dst + o * shape_.size * shape_.inner;
-      forIndices(indexType_, indices, 0, shape_.count, shape_.size, drop_, [&](int64_t j, int64_t index) {
+      const T* const source = from + block * shape_.count * shape_.inner;
+      Sum* const target = dst + block * shape_.size * shape_.inner;
+      const int64_t base = block / shape_.outer * shape_.count;
+      forIndices(indexType_, indices, base, shape_.count, shape_.size, drop_, [&](int64_t j, int64_t index) {
         if (index < 0 || (!byColumns_ && (index < begin || index >= end))) return;
         const int64_t first = byColumns_ ? begin : 0, n = byColumns_ ? end - begin : shape_.inner;
         add(source + j * shape_.inner + first, target + index * shape_.inner + first, n);
@@ -201,13 +204,13 @@ class ScatterAdd {
 
  private:
   void add(const T* from, Sum* to, int64_t n) const {
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_floating_point_v<T> && std::is_same_v<T, Sum>) {
       simd::rowOps<T>().axpy(static_cast<T>(factor_), from, to, n);
-    } else if constexpr (std::is_same_v<T, Half>) {
+    } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<Sum, Half>) {
       for (int64_t i = 0; i < n; ++i) {
-        const float value = static_cast<float>(factor_) * halfToFloat(from[i].bits);
+        const float value = static_cast<float>(factor_) * widen(from[i]);
         if constexpr (std::is_same_v<Sum, Half>) {
-          to[i].bits = floatToHalf(halfToFloat(to[i].bits) + value);
+          to[i].bits = floatToHalf(widen(to[i]) + value);
         } else {
           to[i] += value;
         }
@@ -226,7 +229,7 @@ class ScatterAdd {
   DType indexType_;
   bool drop_, byColumns_;
   double factor_;
-  int64_t length_, pieceSize_, pieces_;
+  int64_t blocks_, length_, pieceSize_, pieces_;
 };
 
 /// Operands: dy, indices, dt.
@@ -235,8 +238,8 @@ class GatherGrad : public Kernel {
  public:
   using Sum = std::conditional_t<std::is_same_v<T, Half>, float, T>;
 
-  GatherGrad(const Layout& dt, const Layout& indices, int64_t axis, bool drop)
-      : shape_(dt, indices, axis, false),
+  GatherGrad(const Layout& dt, const Layout& indices, int64_t axis, bool drop, bool grouped)
+      : shape_(dt, indices, axis, grouped),
         add_(shape_, indices.dtype, drop, 1.0),
         elements_(dt.numElements()),
         chunks_(elements_, 1, 1 << 20),
@@ -274,21 +277,24 @@ class GatherGrad : public Kernel {
   std::string name_;
 };
 
-/// Operands: values, indices, dst.
-template <typename T>
+/// Operands: t, indices, values, out.
+template <typename T, typename Out>
 class ScatterAddKernel : public Kernel {
  public:
-  ScatterAddKernel(const Layout& dst, const Layout& indices, int64_t axis, double factor)
-      : add_(GatherShape(dst, indices, axis, false), indices.dtype, false, factor),
-        name_(fmt::format("scatter add {} {} by {} on axis {}", nameOf(dst.dtype), toString(dst.shape),
+  ScatterAddKernel(const Layout& t, const Layout& indices, int64_t axis, double factor)
+      : copy_(t, t),
+        add_(GatherShape(t, indices, axis, false), indices.dtype, false, factor),
+        name_(fmt::format("scatter add {} {} by {} on axis {}", nameOf(t.dtype), toString(t.shape),
                           toString(indices.shape), axis)) {}
   void run(std::span<std::byte* const> operands) const override {
-    add_.run(operands[2], operands[1], reinterpret_cast<T*>(operands[0]));
+    if (operands[0] != operands[3]) copy_.run(operands[0], operands[3]);
+    add_.run(operands[2], operands[1], reinterpret_cast<Out*>(operands[3]));
   }
   std::string describe() const override { return name_; }
 
  private:
-  ScatterAdd<T, T> add_;
+  CopyPlan copy_;
+  ScatterAdd<T, Out> add_;
   std::string name_;
 };
 
@@ -329,22 +335,27 @@ KernelPtr makeGroupedGather(const Layout& t, const Layout& indices, const Layout
 }
 
 KernelPtr makeGatherGrad(const Layout& dy, const Layout& indices, Layout dt, int64_t axis,
-                         bool zeroOutOfRange) {
-  check(dt, indices, dy, axis, false);
+                         bool zeroOutOfRange, bool grouped) {
+  check(dt, indices, dy, axis, grouped);
   return withContiguous({dy, indices}, {dt}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(dt.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<GatherGrad<T>>(layouts[2], layouts[1], axis, zeroOutOfRange);
+      return std::make_unique<GatherGrad<T>>(layouts[2], layouts[1], axis, zeroOutOfRange, grouped);
     });
   });
 }
 
-KernelPtr makeScatterAdd(Layout dst, const Layout& indices, const Layout& values, int64_t axis,
-                         double factor) {
-  check(dst, indices, values, axis, false);
-  POPXL_ASSERT(dst.isContiguous(), "dst {} has strides {}", toString(dst.shape), toString(dst.strides));
-  return withContiguous({dst, indices, values}, {}, [&](const std::vector<Layout>& layouts) {
-    return dispatchNumber(dst.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<ScatterAddKernel<T>>(layouts[0], layouts[1], axis, factor);
+KernelPtr makeScatterAdd(const Layout& t, const Layout& indices, const Layout& values, const Layout& out,
+                         int64_t axis, double factor) {
+  const bool widened = t.dtype == DType::kFloat16 && values.dtype == DType::kFloat32;
+  check(t, indices, widened ? Layout(t.dtype, values.shape) : values, axis, false);
+  POPXL_ASSERT(out.dtype == t.dtype && out.shape == t.shape, "t {} out {}", toString(t.shape),
+               toString(out.shape));
+  return withContiguous({t, indices, values}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
+    if (widened) {
+      return std::make_unique<ScatterAddKernel<float, Half>>(layouts[0], layouts[1], axis, factor);
+    }
+    return dispatchNumber(t.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
+      return std::make_unique<ScatterAddKernel<T, T>>(layouts[0], layouts[1], axis, factor);
     });
   });
 }

@@ -17,13 +17,14 @@ KernelPtr makeGather(const Layout& t, const Layout& indices, const Layout& out, 
                      bool zeroOutOfRange = false);
 /// Operands: dy, indices, dt. dt = 0, then dt[..., indices[j], ...] += dy[..., j, ...] in the order of j;
 /// dtypes float16 (added up in float32), float32, float64 and 32- or 64-bit integers. Out of range: as in
-/// makeGather, or dropped.
+/// makeGather, or dropped. With `grouped` the gradient of makeGroupedGather.
 KernelPtr makeGatherGrad(const Layout& dy, const Layout& indices, Layout dt, int64_t axis,
-                         bool zeroOutOfRange = false);
-/// Operands: dst, indices, values. dst[indices[j], ...] += factor * values[j, ...] on `axis`, in place, in
-/// the order of j.
-KernelPtr makeScatterAdd(Layout dst, const Layout& indices, const Layout& values, int64_t axis,
-                         double factor = 1.0);
+                         bool zeroOutOfRange = false, bool grouped = false);
+/// Operands: t, indices, values, out. out = t, then out[indices[j], ...] += factor * values[j, ...] on
+/// `axis`, in the order of j; out may be t's memory. values have t's dtype, or are float32 where t is
+/// float16.
+KernelPtr makeScatterAdd(const Layout& t, const Layout& indices, const Layout& values, const Layout& out,
+                         int64_t axis, double factor = 1.0);
 /// Operands: groups of t, indices, out: t [G, ...], indices [G, ...], each group gathered on its own `axis`
 /// (of t, >= 1).
 KernelPtr makeGroupedGather(const Layout& t, const Layout& indices, const Layout& out, int64_t axis,
@@ -42,6 +43,15 @@ enum class ScatterReduction : uint8_t { kSum, kMax, kMin, kMul, kNone };
 /// where broadcast). Out of range: dropped.
 KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> initial, Layout out,
                             int64_t axis, ScatterReduction reduction);
+
+/// Operands: t, indices, out. out[p] = t[.., indices[p], ..] on `axis` at every position p of indices, out's
+/// shape: the gradient of makeScatter and of makeScatterReduce with respect to the values. Any dtype. Out of
+/// range: 0.
+struct PickRule {
+  bool lastOnly = false;      ///< 0 also where a later position has the same target
+  bool negativeWraps = true;  ///< whether a negative index counts from the end
+};
+KernelPtr makeScatterPick(Layout t, Layout indices, Layout out, int64_t axis, PickRule rule);
 
 /// Operands: indices, values ([2]: off, on), out. out.shape = indices.shape with the classes inserted at
 /// `axis` of out. A negative index counts from the end; one outside [-classes, classes) sets nothing.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "base/shape.h"
 #include "kernels/kernel.h"
 #include "kernels/parallel.h"
@@ -21,6 +22,13 @@ namespace popxl::kernels {
 struct Half {
   uint16_t bits;
 };
+
+/// A stored value as the number that is computed with.
+inline float widen(Half value) { return halfToFloat(value.bits); }
+template <typename T>
+T widen(T value) {
+  return value;
+}
 
 /// The type that a stored T is computed in.
 template <typename T>

@@ -103,12 +103,6 @@ class Scatter : public Kernel {
   std::string name_;
 };
 
-float widen(Half value) { return halfToFloat(value.bits); }
-template <typename T>
-T widen(T value) {
-  return value;
-}
-
 template <typename T>
 T combine(ScatterReduction reduction, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -198,6 +192,42 @@ class ScatterReduce : public Kernel {
   std::string name_;
 };
 
+/// Operands: t, indices, out. With `lastOnly` the scratch memory holds for every element of t the last
+/// position that addresses it.
+class ScatterPick : public Kernel {
+ public:
+  ScatterPick(const Layout& t, const Layout& indices, int64_t axis, PickRule rule)
+      : walk_(indices, t, axis, rule.negativeWraps),
+        lastOnly_(rule.lastOnly),
+        elements_(t.numElements()),
+        elementBytes_(sizeOf(t.dtype)),
+        outBytes_(indices.numElements() * elementBytes_),
+        name_(fmt::format("scatter pick {} from {} {} on axis {}", toString(indices.shape), nameOf(t.dtype),
+                          toString(t.shape), axis)) {}
+  void run(std::span<std::byte* const> operands) const override {
+    std::memset(operands[2], 0, static_cast<size_t>(outBytes_));
+    auto* const last = lastOnly_ ? reinterpret_cast<int64_t*>(operands[3]) : nullptr;
+    if (lastOnly_) {
+      walk_.run(operands[1], [&](int64_t position, int64_t element) { last[element] = position; });
+    }
+    walk_.run(operands[1], [&](int64_t position, int64_t element) {
+      if (lastOnly_ && last[element] != position) return;
+      std::memcpy(operands[2] + position * elementBytes_, operands[0] + element * elementBytes_,
+                  static_cast<size_t>(elementBytes_));
+    });
+  }
+  int64_t scratchBytes() const override {
+    return lastOnly_ ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(int64_t))) : 0;
+  }
+  std::string describe() const override { return name_; }
+
+ private:
+  ScatterWalk walk_;
+  bool lastOnly_;
+  int64_t elements_, elementBytes_, outBytes_;
+  std::string name_;
+};
+
 /// Operands: indices, values, out; out is [outer, classes, inner], indices [outer, inner].
 class Onehot : public Kernel {
  public:
@@ -264,6 +294,14 @@ KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> i
       return std::make_unique<ScatterReduce<T>>(layouts[1], layouts.back(), initial.has_value(), axis,
                                                 reduction);
     });
+  });
+}
+
+KernelPtr makeScatterPick(Layout t, Layout indices, Layout out, int64_t axis, PickRule rule) {
+  POPXL_ASSERT(t.dtype == out.dtype && out.shape == indices.shape, "t {} indices {} out {}",
+               toString(t.shape), toString(indices.shape), toString(out.shape));
+  return withContiguous({t, indices}, {out}, [&](const std::vector<Layout>& layouts) -> KernelPtr {
+    return std::make_unique<ScatterPick>(layouts[0], layouts[1], axis, rule);
   });
 }
 

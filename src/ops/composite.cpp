@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "kernels/elementwise.h"
 
 namespace popxl::ops {
 
@@ -73,6 +74,16 @@ kernels::KernelPtr onOperands(kernels::KernelPtr kernel, int32_t count, std::vec
   Composite one(count);
   one.step(std::move(kernel), std::move(operands));
   return std::move(one).make();
+}
+
+kernels::KernelPtr convertKernel(const Layout& from, const Layout& to) {
+  kernels::ElementwiseSpec spec;
+  const kernels::Val x = kernels::input(spec.expr, 0, kernels::computeType(from.dtype));
+  spec.expr.outputs() = {x.convert(kernels::computeType(to.dtype)).id};
+  spec.space = from.shape;
+  spec.inputs = {from};
+  spec.outputs = {to};
+  return kernels::makeElementwise(std::move(spec));
 }
 
 }  // namespace popxl::ops

@@ -31,4 +31,7 @@ class Composite {
 /// `kernel` on some of an op's `count` operands and results, in the order that it documents.
 kernels::KernelPtr onOperands(kernels::KernelPtr kernel, int32_t count, std::vector<int32_t> operands);
 
+/// Operands: from, to, of one shape. Every element converted to the dtype of `to`.
+kernels::KernelPtr convertKernel(const Layout& from, const Layout& to);
+
 }  // namespace popxl::ops

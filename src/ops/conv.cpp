@@ -21,17 +21,24 @@ void checkScale(const Op& op) {
   if (op.input(2)->rank() > 0) fail(ErrorKind::kValue, "{} must be a scalar tensor", describe(op, 2));
 }
 
-void inferConv(const Op& op, Types& out) {
-  const TensorType &t = typeOf(op, 0), &weight = typeOf(op, 1);
-  const int64_t rank = op.input(0)->rank(), groups = integer(op, "groups");
+/// Checks ranks and dtypes; gives the dtype of the result.
+DType checkOperands(const Op& op) {
+  const int64_t rank = op.input(0)->rank();
   if (rank < 3 || rank > 5) {
     fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: samples, channels and 1 to 3 spatial ones",
          describe(op, 0));
   }
   requireRank(op, 1, rank);
-  const bool float8 = isFloat8(t.dtype) && isFloat8(weight.dtype);
+  const bool float8 = isFloat8(typeOf(op, 0).dtype) && isFloat8(typeOf(op, 1).dtype);
   if (!float8) requireSameDType(op, 0, 1);
   checkScale(op);
+  return float8 ? DType::kFloat16 : typeOf(op, 0).dtype;
+}
+
+void inferConv(const Op& op, Types& out) {
+  const TensorType &t = typeOf(op, 0), &weight = typeOf(op, 1);
+  const DType result = checkOperands(op);
+  const int64_t groups = integer(op, "groups");
   if (groups < 1 || weight.shape[1] * groups != t.shape[1] || weight.shape[0] % groups != 0) {
     fail(ErrorKind::kGraph,
          "{} has {} channels, {} takes {} in each of {} group(s) for {} outputs: channels must be equal and "
@@ -41,7 +48,7 @@ void inferConv(const Op& op, Types& out) {
   }
   Shape shape = {t.shape[0], weight.shape[0]};
   for (int64_t n : convWindow(op, t.shape, weight.shape).positions(spatialOf(t.shape))) shape.push_back(n);
-  out.push_back({float8 ? DType::kFloat16 : t.dtype, std::move(shape), {}});
+  out.push_back({result, std::move(shape), {}});
 }
 
 kernels::ConvSpec specOf(const Op& op, const Layout& input, const Layout& weights, const Layout& output) {
@@ -69,6 +76,27 @@ void convRule(GradContext& c) {
   }
 }
 
+/// Both gradients are bilinear, as the convolution is: their gradients are it and each other.
+void convGradInputRule(GradContext& c) {
+  auto attrs = c.op.attrs();
+  if (c.wants(1)) {
+    attrs.back() = intsAttr(c.op.input(1)->shape());
+    c.set(1, c.make("conv_grad_weight", {c.outGrad(), c.input(0)}, attrs));
+  }
+  attrs.pop_back();
+  if (c.wants(0)) c.set(0, c.make("conv", {c.outGrad(), c.input(1)}, attrs));
+}
+
+void convGradWeightRule(GradContext& c) {
+  auto attrs = c.op.attrs();
+  if (c.wants(0)) {
+    attrs.back() = intsAttr(c.op.input(0)->shape());
+    c.set(0, c.make("conv_grad_input", {c.input(1), c.outGrad()}, attrs));
+  }
+  attrs.pop_back();
+  if (c.wants(1)) c.set(1, c.make("conv", {c.input(0), c.outGrad()}, attrs));
+}
+
 OpDef convGrad(const OpDef& conv, const Names& names, std::vector<ir::OperandDef> operands) {
   OpDef def;
   def.name = names.name;
@@ -83,16 +111,14 @@ OpDef convGrad(const OpDef& conv, const Names& names, std::vector<ir::OperandDef
   return def;
 }
 
-}  // namespace
-
-void conv(Defs& defs) {
+OpDef convolution(const Names& names, std::string_view weightDoc) {
   constexpr ir::DTypes kOperands = ir::kNumeric | ir::kFloat8s;
   OpDef def;
-  def.name = "conv";
-  def.type = "Conv";
-  def.doc = "Convolution (cross-correlation) over 1 to 3 spatial dimensions.";
+  def.name = names.name;
+  def.type = names.type;
+  def.doc = names.doc;
   def.operands = {{"t", kOperands, "Samples, channels, then the spatial dimensions."},
-                  {"weight", kOperands, "Outputs, channels of a group, then the window."},
+                  {"weight", kOperands, weightDoc},
                   {"log2_scale", ir::bit(DType::kInt32),
                    "float8 only: the result is multiplied by two to this power.", Arity::kOptional}};
   def.attrs = {
@@ -106,15 +132,130 @@ void conv(Defs& defs) {
       {"available_memory_proportions", AttrType::kFloats, "Kept for compatibility; has no effect.", {}, true},
       {"partials_types", AttrType::kString, "Kept for compatibility; sums are at least float32.", {}, true},
       {"enable_conv_dithering", AttrType::kInts, "Kept for compatibility; has no effect.", {}, true}};
-  def.infer = inferConv;
-  def.grad = convRule;
   def.visibility = Visibility::kManual;
   def.stridedInputs = true;
+  def.log2ScaleOperand = 2;
+  return def;
+}
+
+// --- conv_transpose
+
+/// A transposed convolution as the gradient of a convolution: the window of that, and the spatial size of the
+/// result.
+struct Transposed {
+  Window window;
+  Shape spatial;
+};
+
+/// `output_shape` without samples and channels; empty when it is not given.
+Shape givenSpatial(const Op& op, const Shape& t, int64_t channels) {
+  Shape shape = ints(op, "output_shape");
+  const size_t n = t.size() - 2;
+  if (shape.size() == n + 2 && shape[0] == t[0] && shape[1] == channels) shape = spatialOf(shape);
+  if (!shape.empty() && shape.size() != n) {
+    fail(ErrorKind::kValue,
+         "`output_shape` is {}; it must have {} entries, or two more for the {} samples and {} channels of "
+         "the "
+         "result",
+         toString(ints(op, "output_shape")), n, t[0], channels);
+  }
+  return shape;
+}
+
+Transposed transposed(const Op& op, const Shape& t, const Shape& weights) {
+  const Shape in = spatialOf(t);
+  Transposed r = {convWindow(op, t, weights), givenSpatial(op, t, weights[1] * integer(op, "groups"))};
+  Window& w = r.window;
+  std::vector<int64_t> extra = ints(op, "output_padding");
+  extra.resize(in.size(), 0);
+  const auto& type = op.attr<std::string>("pad_type");
+  const bool given = !r.spatial.empty(), same = type == "same_upper" || type == "same_lower";
+  if (given && type == "valid") {
+    fail(ErrorKind::kValue,
+         "`pad_type` \"valid\" leaves nothing to choose: `output_shape` can't be given too");
+  }
+  r.spatial.resize(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    const int64_t full = w.strides[i] * (in[i] - 1) + extra[i] + (w.kernel[i] - 1) * w.dilations[i] + 1;
+    if (!given && same) r.spatial[i] = in[i] * w.strides[i];
+    if (given || same) {  // what is cut off makes up the difference
+      const int64_t cut = full - r.spatial[i], half = cut / 2;
+      w.padsBegin[i] = type == "same_upper" ? cut - half : half;
+      w.padsEnd[i] = cut - w.padsBegin[i];
+    }
+    r.spatial[i] = full - w.padsBegin[i] - w.padsEnd[i];
+    w.padsEnd[i] -= extra[i];
+  }
+  return r;
+}
+
+void inferConvTranspose(const Op& op, Types& out) {
+  const TensorType& weight = typeOf(op, 1);
+  const DType result = checkOperands(op);
+  const int64_t groups = integer(op, "groups");
+  if (groups < 1 || weight.shape[0] != typeOf(op, 0).shape[1] || weight.shape[0] % groups != 0) {
+    fail(ErrorKind::kGraph,
+         "{} has {} channels, {} takes {} in {} group(s): channels must be equal and the "
+         "groups divide them",
+         describe(op, 0), typeOf(op, 0).shape[1], describe(op, 1), weight.shape[0], groups);
+  }
+  Shape shape = {typeOf(op, 0).shape[0], weight.shape[1] * groups};
+  const Shape spatial = transposed(op, typeOf(op, 0).shape, weight.shape).spatial;
+  shape.insert(shape.end(), spatial.begin(), spatial.end());
+  out.push_back({result, std::move(shape), {}});
+}
+
+kernels::KernelPtr convTransposeKernel(const ir::KernelContext& c) {
+  const Transposed r = transposed(c.op, c.inputs[0].shape, c.inputs[1].shape);
+  const Window& w = r.window;
+  return kernels::makeConvGradInput({c.outputs[0], c.inputs[1], c.inputs[0], w.strides, w.padsBegin,
+                                     w.padsEnd, w.dilations, integer(c.op, "groups"), c.inputs.size() == 3});
+}
+
+/// Both gradients are those of the convolution that this op transposes.
+void convTransposeRule(GradContext& c) {
+  const Window w = transposed(c.op, c.op.input(0)->shape(), c.op.input(1)->shape()).window;
+  std::vector<int64_t> pads = w.padsBegin;
+  pads.insert(pads.end(), w.padsEnd.begin(), w.padsEnd.end());
+  std::vector<Attr> attrs = {intsAttr(w.strides), intsAttr(pads), intsAttr(w.dilations),
+                             c.op.attrValue("groups")};
+  if (c.wants(0)) c.set(0, c.make("conv", {c.outGrad(), c.input(1)}, attrs));
+  if (!c.wants(1)) return;
+  attrs.resize(c.op.def().attrs.size() - 2);  // those of conv
+  attrs.push_back(intsAttr(c.op.input(1)->shape()));
+  c.set(1, c.make("conv_grad_weight", {c.outGrad(), c.input(0)}, attrs));
+}
+
+void convTranspose(Defs& defs) {
+  OpDef def = convolution({"conv_transpose", "ConvTranspose",
+                           "Transposed convolution over 1 to 3 spatial dimensions: the gradient of conv."},
+                          "Channels of `t`, outputs of a group, then the window.");
+  def.attrs.push_back({"output_padding", AttrType::kInts,
+                       "Elements added at the end of each spatial dimension of the result; empty: none.",
+                       intsAttr({})});
+  def.attrs.push_back({"output_shape", AttrType::kInts,
+                       "Spatial dimensions of the result, which then decide about the padding; empty: they "
+                       "follow from it.",
+                       intsAttr({})});
+  def.infer = inferConvTranspose;
+  def.grad = convTransposeRule;
+  def.kernel = convTransposeKernel;
+  defs.push_back(def);
+}
+
+}  // namespace
+
+void conv(Defs& defs) {
+  OpDef def = convolution({"conv", "Conv", "Convolution (cross-correlation) over 1 to 3 spatial dimensions."},
+                          "Outputs, channels of a group, then the window.");
+  def.infer = inferConv;
+  def.grad = convRule;
   def.kernel = convKernel;
   defs.push_back(def);
 
   OpDef input = convGrad(def, {"conv_grad_input", "ConvDataGrad", "Gradient of conv with respect to `t`."},
                          {{"grad", ir::kFloats}, {"weight", ir::kFloats}});
+  input.grad = convGradInputRule;
   input.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradInput(specOf(c.op, c.outputs[0], c.inputs[1], c.inputs[0]));
   };
@@ -123,10 +264,12 @@ void conv(Defs& defs) {
   OpDef weight =
       convGrad(def, {"conv_grad_weight", "ConvWeightsGrad", "Gradient of conv with respect to `weight`."},
                {{"t", ir::kFloats}, {"grad", ir::kFloats}});
+  weight.grad = convGradWeightRule;
   weight.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradWeight(specOf(c.op, c.inputs[0], c.outputs[0], c.inputs[1]));
   };
   defs.push_back(weight);
+  convTranspose(defs);
 }
 
 }  // namespace popxl::ops

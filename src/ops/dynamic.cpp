@@ -72,6 +72,11 @@ void dynamicSlice(Defs& defs) {
   grad.attrs.push_back({"shape", AttrType::kInts, "Shape of what the window was taken of."});
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
+  grad.grad = [](GradContext& c) {
+    auto attrs = c.op.attrs();
+    attrs.pop_back();
+    c.set(0, c.make("dynamic_slice", {c.outGrad(), c.input(1)}, attrs));
+  };
   grad.kernel = [](const ir::KernelContext& c) {
     auto kernel = kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0],
                                           c.outputs[0]);

@@ -1,6 +1,6 @@
 #include "kernels/gather.h"
 
-#include "kernels/copy.h"
+#include "kernels/elementwise.h"
 #include "ops/composite.h"
 #include "ops/define.h"
 
@@ -9,12 +9,12 @@ namespace popxl::ops {
 
 namespace {
 
-/// The shape of the slices of operand 0 that operand `indices` picks.
-Shape gatheredShape(const Op& op, size_t indexOperand) {
+/// The shape of the slices of operand 0 that an operand picks; `shared`: how many dimensions both begin with.
+Shape gatheredShape(const Op& op, size_t indexOperand, int64_t shared = 0) {
   const Shape &t = typeOf(op, 0).shape, &indices = typeOf(op, indexOperand).shape;
   const auto axis = axisOf(op, op.input(0)->rank());
   Shape shape(t.begin(), t.begin() + axis);
-  shape.insert(shape.end(), indices.begin(), indices.end());
+  shape.insert(shape.end(), indices.begin() + shared, indices.end());
   shape.insert(shape.end(), t.begin() + axis + 1, t.end());
   return shape;
 }
@@ -28,6 +28,14 @@ std::vector<ir::AttrDef> gatherAttrs() {
       {"zero_OOR", AttrType::kBool,
        "Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.",
        Attr(false)}};
+}
+
+/// Adds `group_size`, and says that 1 means no groups.
+void addGroups(std::vector<ir::AttrDef>& attrs) {
+  attrs.insert(attrs.begin() + 1, {"group_size", AttrType::kInt,
+                                   "Size of the first dimension of both operands, each entry of which is "
+                                   "gathered on its own; 1: they have no such dimension.",
+                                   Attr(int64_t{1})});
 }
 
 OpDef gatherOp(const Names& names) {
@@ -50,6 +58,19 @@ OpDef gatherOp(const Names& names) {
   return def;
 }
 
+OpDef gatherGrad(const Names& names) {
+  OpDef def;
+  def.name = names.name;
+  def.type = names.type;
+  def.doc = names.doc;
+  def.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
+  def.attrs = gatherAttrs();
+  def.attrs.push_back({"shape", AttrType::kInts, "Shape of what was gathered from."});
+  def.infer = shapeOfAttr;
+  def.visibility = Visibility::kInternal;
+  return def;
+}
+
 void gathers(Defs& defs) {
   defs.push_back(gatherOp({"gather", "Gather", "Slices of an axis picked by indices, as numpy.take."}));
   OpDef tied = gatherOp({"tied_gather", "PopartTiedGather",
@@ -57,15 +78,13 @@ void gathers(Defs& defs) {
   tied.className = "TiedGatherOp";
   defs.push_back(tied);
 
-  OpDef grad;
-  grad.name = "gather_grad";
-  grad.type = "GatherGrad";
-  grad.doc = "Zeros to which the gradient of each picked slice is added at its index.";
-  grad.operands = {{"grad", ir::kFloats}, {"indices", ir::kInts}};
-  grad.attrs = gatherAttrs();
-  grad.attrs.push_back({"shape", AttrType::kInts, "Shape of what was gathered from."});
-  grad.infer = shapeOfAttr;
-  grad.visibility = Visibility::kInternal;
+  OpDef grad = gatherGrad({"gather_grad", "GatherGrad",
+                           "Zeros to which the gradient of each picked slice is added at its index."});
+  grad.grad = [](GradContext& c) {
+    auto attrs = c.op.attrs();
+    attrs.pop_back();
+    c.set(0, c.make("gather", {c.outGrad(), c.input(1)}, attrs));
+  };
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeGatherGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.outputs[0].rank()),
                                    c.op.attr<bool>("zero_OOR"));
@@ -73,51 +92,99 @@ void gathers(Defs& defs) {
   defs.push_back(grad);
 }
 
-enum SparseOperand : size_t { kVariable, kValues, kIndices, kFactor };
+// --- groups
 
-/// factor * values in the dtype of the variable. Operands: values, [factor], out.
-kernels::KernelPtr termsKernel(const ir::KernelContext& c, const Layout& values, const Layout& out) {
-  kernels::ElementwiseSpec spec;
-  const VType type = kernels::computeType(out.dtype);
-  const Val x = real(kernels::input(spec.expr, 0, kernels::computeType(values.dtype)));
-  spec.space = values.shape;
-  spec.inputs = {values};
-  spec.outputs = {out};
-  if (const Tensor* factor = c.op.input(kFactor); factor != nullptr) {
-    const Val f = kernels::input(spec.expr, 1, kernels::computeType(factor->dtype()));
-    spec.inputs.emplace_back(factor->dtype(), Shape());
-    spec.expr.outputs() = {(real(f).convert(x.type()) * x).convert(type).id};
-  } else {
-    spec.expr.outputs() = {(x * c.op.attr<double>("factor")).convert(type).id};
+bool hasGroups(const Op& op) { return integer(op, "group_size") > 1; }
+
+void inferGrouped(const Op& op, Types& out) {
+  const int64_t groups = integer(op, "group_size");
+  if (groups < 1) fail(ErrorKind::kValue, "`group_size` is {}; it must be positive", groups);
+  if (!hasGroups(op)) return inferGather(op, out);
+  if (axisOf(op, op.input(0)->rank()) == 0)
+    fail(ErrorKind::kGraph, "`axis` is that of the groups; gather on one behind it");
+  for (size_t i : {0, 1}) {
+    const Shape& shape = typeOf(op, i).shape;
+    if (!shape.empty() && shape[0] == groups) continue;
+    fail(ErrorKind::kGraph, "the first dimension of {} must be the {} groups", describe(op, i), groups);
   }
+  out.push_back({typeOf(op, 0).dtype, gatheredShape(op, 1, 1), {}});
+}
+
+void groupedGathers(Defs& defs) {
+  OpDef def = gatherOp({"groupedgather", "GroupedGather", "Slices of an axis picked by indices, in groups."});
+  addGroups(def.attrs);
+  def.infer = inferGrouped;
+  def.grad = [](GradContext& c) {
+    auto attrs = c.op.attrs();
+    attrs.push_back(intsAttr(c.op.input(0)->shape()));
+    c.set(0, c.make("groupedgather_grad", {c.outGrad(), c.input(1)}, attrs));
+  };
+  def.kernel = [](const ir::KernelContext& c) {
+    const auto make = hasGroups(c.op) ? kernels::makeGroupedGather : kernels::makeGather;
+    return make(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.inputs[0].rank()),
+                c.op.attr<bool>("zero_OOR"));
+  };
+  defs.push_back(def);
+
+  OpDef grad = gatherGrad({"groupedgather_grad", "GroupedGatherGrad",
+                           "Zeros to which the gradient of each slice picked in a group is added."});
+  addGroups(grad.attrs);
+  grad.grad = [](GradContext& c) {
+    auto attrs = c.op.attrs();
+    attrs.pop_back();
+    c.set(0, c.make("groupedgather", {c.outGrad(), c.input(1)}, attrs));
+  };
+  grad.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeGatherGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.outputs[0].rank()),
+                                   c.op.attr<bool>("zero_OOR"), hasGroups(c.op));
+  };
+  defs.push_back(grad);
+}
+
+// --- sparse_accumulate_
+
+enum SparseOperand : int32_t { kVariable, kValues, kIndices, kFactor };
+
+/// The factor times the values. Operands: values, factor, out.
+kernels::KernelPtr termsKernel(const Layout& values, const Layout& factor, const Layout& out) {
+  kernels::ElementwiseSpec spec;
+  const Val x = kernels::input(spec.expr, 0, kernels::computeType(values.dtype));
+  const Val f = kernels::input(spec.expr, 1, kernels::computeType(factor.dtype), 0);
+  const VType type = commonReal(x, f);
+  spec.expr.outputs() = {(f.convert(type) * x.convert(type)).convert(kernels::computeType(out.dtype)).id};
+  spec.space = values.shape;
+  spec.inputs = {values, Layout(factor.dtype, {})};
+  spec.outputs = {out};
   return kernels::makeElementwise(std::move(spec));
 }
 
 kernels::KernelPtr sparseAccumulateKernel(const ir::KernelContext& c) {
-  // Checked here and not by inference: programs may be built with values of another shape.
+  // Checked here and not by inference: programs may be built with an axis or values that do not fit.
   const Shape wanted = gatheredShape(c.op, kIndices);
   if (typeOf(c.op, kValues).shape != wanted) {
     fail(ErrorKind::kGraph, "{} must have the shape {} of the slices that {} picks of {}",
          describe(c.op, kValues), toString(wanted), describe(c.op, kIndices), describe(c.op, kVariable));
   }
+  const Layout &t = c.inputs[kVariable], &values = c.inputs[kValues], &indices = c.inputs[kIndices];
   const bool scaled = c.op.input(kFactor) != nullptr;
-  const auto out = static_cast<int32_t>(c.inputs.size());
-  const Layout &t = c.inputs[0], terms(t.dtype, wanted);
   const auto axis = axisOf(c.op, t.rank());
-  const bool direct = !scaled && c.inputs[kValues].dtype == t.dtype;
-  Composite all(out + 1);
-  int32_t from = kValues;
-  if (!direct) {
-    from = all.scratch(terms.bytes());
-    std::vector<int32_t> given = {kValues};
-    if (scaled) given.push_back(kFactor);
-    given.push_back(from);
-    all.step(termsKernel(c, c.inputs[kValues], terms), given);
+  const auto out = static_cast<int32_t>(c.inputs.size());
+  const double factor = scaled ? 1.0 : c.op.attr<double>("factor");
+  if (!scaled && values.dtype == t.dtype) {
+    return onOperands(kernels::makeScatterAdd(t, indices, values, c.outputs[0], axis, factor), out + 1,
+                      {kVariable, kIndices, kValues, out});
   }
-  const double factor = direct ? c.op.attr<double>("factor") : 1.0;
-  all.step(kernels::makeScatterAdd(t, c.inputs[kIndices], terms, axis, factor), {kVariable, kIndices, from});
-  // A variable with strides comes as a dense copy, which goes back.
-  if (!c.outputs[0].isContiguous()) all.step(kernels::makeCopy(t, c.outputs[0]), {kVariable, out});
+  // Terms of a float16 variable stay float32: what is rounded is the sum.
+  const Layout terms(t.dtype == DType::kFloat16 ? DType::kFloat32 : t.dtype, wanted);
+  Composite all(out + 1);
+  const int32_t between = all.scratch(terms.bytes());
+  if (scaled) {
+    all.step(termsKernel(values, c.inputs[kFactor], terms), {kValues, kFactor, between});
+  } else {
+    all.step(convertKernel(values, terms), {kValues, between});
+  }
+  all.step(kernels::makeScatterAdd(t, indices, terms, c.outputs[0], axis, factor),
+           {kVariable, kIndices, between, out});
   return std::move(all).make();
 }
 
@@ -135,7 +202,6 @@ void sparseAccumulate(Defs& defs) {
   def.attrs = {{"axis", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})},
                {"factor", AttrType::kFloat, "The factor when there is no tensor for it.", Attr(1.0)}};
   def.infer = [](const Op& op, Types& out) {
-    axisOf(op, op.input(kVariable)->rank());
     if (op.input(kFactor) != nullptr) requireScalar(op, kFactor);
     sameType(op, out);
   };
@@ -150,6 +216,7 @@ void sparseAccumulate(Defs& defs) {
 
 void gather(Defs& defs) {
   gathers(defs);
+  groupedGathers(defs);
   sparseAccumulate(defs);
 }
 

@@ -40,6 +40,23 @@ kernels::NllSpec specOf(const Op& op, const Layout& probs, const Layout& labels,
   return spec;
 }
 
+/// y = -dy / p at the label of each row, 0 elsewhere; with `log_prob` y = -dy there. Linear in dy; in p it
+/// gives -g y / p for the gradient g of y.
+void nllGradRule(GradContext& c) {
+  Tensor *probs = c.input(0), *labels = c.input(1), *g = c.outGrad();
+  const DType dtype = probs->dtype();
+  if (c.wants(2)) {
+    const Shape& shape = c.op.input(2)->shape();
+    Tensor* unit = c.make("nll_loss_grad", {probs, labels, c.constant(dtype, shape, 1)}, c.op.attrs());
+    const bool each = reductionOf(c.op) == LossReduction::kNone;
+    c.set(2, c.make("sum", {c.make("mul", {g, unit})}, {intsAttr(each ? Shape{-1} : Shape{}), Attr(false)}));
+  }
+  if (!c.wants(0) || c.op.attr<bool>("log_prob")) return;
+  constexpr double kTiny = 0x1p-24;  // keeps 0 / 0 out where a class other than the label has no probability
+  Tensor* ratio = c.make("div", {c.output(), c.make("maximum", {probs, c.constant(dtype, {}, kTiny)})});
+  c.set(0, c.make("negate", {c.make("mul", {g, ratio})}));
+}
+
 constexpr ir::DTypes kLabels = ir::kNumeric;
 
 void nll(Defs& defs) {
@@ -69,6 +86,7 @@ void nll(Defs& defs) {
   grad.attrs = def.attrs;
   grad.infer = sameType;
   grad.visibility = Visibility::kInternal;
+  grad.grad = nllGradRule;
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeNllGrad(specOf(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.outputs[0]);
   };

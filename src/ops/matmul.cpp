@@ -1,6 +1,5 @@
 #include "kernels/matmul.h"
 
-#include "kernels/elementwise.h"
 #include "ops/composite.h"
 #include "ops/define.h"
 
@@ -76,16 +75,6 @@ Layout withUnit(Layout layout, size_t axis) {
   layout.shape.insert(layout.shape.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   layout.strides.insert(layout.strides.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   return layout;
-}
-
-kernels::KernelPtr convertKernel(const Layout& from, const Layout& to) {
-  kernels::ElementwiseSpec spec;
-  const Val x = kernels::input(spec.expr, 0, kernels::computeType(from.dtype));
-  spec.expr.outputs() = {x.convert(kernels::computeType(to.dtype)).id};
-  spec.space = from.shape;
-  spec.inputs = {from};
-  spec.outputs = {to};
-  return kernels::makeElementwise(std::move(spec));
 }
 
 kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
@@ -200,6 +189,7 @@ void matmul(Defs& defs) {
   def.grad = matmulRule;
   def.visibility = Visibility::kManual;
   def.stridedInputs = true;
+  def.log2ScaleOperand = 2;
   def.kernel = matmulKernel;
   defs.push_back(def);
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/define.h"
+#include "ops/second_order.h"
 
 namespace popxl::ops {
 
@@ -15,6 +16,7 @@ const ir::OpTable& table() {
 #define POPXL_OP_FAMILY(family) family(defs);
 #include "ops/families.def"
 #undef POPXL_OP_FAMILY
+    addSecondOrder(defs);
     return ir::OpTable(std::move(defs));
   }();
   return all;

@@ -98,6 +98,10 @@ void topk(Defs& defs) {
                 {"shape", AttrType::kInts, "Shape of what was picked from."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
+  grad.grad = [](GradContext& c) {
+    c.set(0, c.make("scatter_pick", {c.outGrad(), c.input(1)},
+                    {intsAttr(c.op.input(0)->shape()), c.op.attrValue("axis")}));
+  };
   grad.kernel = pickedGradKernel;
   defs.push_back(grad);
 }

@@ -29,6 +29,21 @@ void placement(Defs& defs) {
   io.attrs = {};
   io.grad = [](GradContext& c) { c.set(0, c.make("io_tile_copy", {c.outGrad()})); };
   defs.push_back(io);
+
+  OpDef code;
+  code.name = "remote_code_load";
+  code.type = "RemoteCodeLoad";
+  code.doc =
+      "Says that the code of a graph is needed from here on; all code is in memory, so nothing is done.";
+  code.attrs = {
+      {"graph", AttrType::kString, "Name of the graph."},
+      {"destination", AttrType::kString, "Where its code is to be: \"executable\".", textAttr("executable")}};
+  code.results = {};
+  code.infer = [](const Op&, Types&) {};
+  code.visibility = Visibility::kManual;
+  code.sideEffect = true;
+  code.structure = Structure::kNothing;
+  defs.push_back(code);
 }
 
 }  // namespace popxl::ops

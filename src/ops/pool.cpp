@@ -85,6 +85,11 @@ void averagePool(Defs& defs) {
   grad.attrs.push_back({"shape", AttrType::kInts, "Shape of what was pooled."});
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
+  grad.grad = [](GradContext& c) {
+    auto attrs = c.op.attrs();
+    attrs.pop_back();
+    c.set(0, c.make("average_pool", {c.outGrad()}, attrs));
+  };
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeAveragePoolGrad(specOf(c.op, c.outputs[0], c.inputs[0], true));
   };

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/elementwise.h"
+#include "ops/composite.h"
 #include "ops/define.h"
 
 // Random numbers are a pure function of the seed operand, the kind of op and the element's position.
@@ -23,6 +25,11 @@ void inferRandom(const Op& op, Types& out) {
       fail(ErrorKind::kValue, "the shape {} has a negative dimension", toString(ints(op, "shape")));
   }
   out.push_back({op.attr<DType>("dtype"), ints(op, "shape"), {}});
+}
+
+void requireProbability(const Op& op, std::string_view attr) {
+  const double p = op.attr<double>(attr);
+  if (!(p >= 0 && p <= 1)) fail(ErrorKind::kValue, "`{}` is {}; a probability lies in [0, 1]", attr, p);
 }
 
 constexpr ir::DTypes kSeed = ir::bit(DType::kUInt32);
@@ -94,13 +101,76 @@ void dropout(Defs& defs) {
   def.attrs = {{"p", AttrType::kFloat, "Probability of 0."}};
   def.infer = [](const Op& op, Types& out) {
     requireSeed(op, 1);
-    const double p = op.attr<double>("p");
-    if (!(p >= 0 && p <= 1)) fail(ErrorKind::kValue, "`p` is {}; a probability lies in [0, 1]", p);
+    requireProbability(op, "p");
     sameType(op, out);
   };
   def.grad = [](GradContext& c) { c.set(0, c.make("dropout", {c.outGrad(), c.input(1)}, c.op.attrs())); };
   def.random = true;
   def.expr = dropoutExpr;
+  defs.push_back(def);
+}
+
+// --- shaped dropout
+
+/// Whether an element of a mask of this shape is kept.
+kernels::KernelPtr maskKernel(const Layout& seed, const Layout& mask, double p) {
+  kernels::ElementwiseSpec spec;
+  const auto half = [&](int64_t i) { return kernels::input(spec.expr, 0, VType::kU32, i); };
+  const Val bits = kernels::philox(half(0), half(1), kDropout);
+  const double threshold = std::round(p * 0x1p32);
+  spec.expr.outputs() = {(threshold < 0x1p32 ? bits >= threshold : bits.constant(0)).id};
+  spec.space = mask.shape;
+  spec.inputs = {seed};
+  spec.outputs = {mask};
+  return kernels::makeElementwise(std::move(spec));
+}
+
+kernels::KernelPtr maskedKernel(const Layout& t, const Layout& mask, const Layout& out, double p) {
+  kernels::ElementwiseSpec spec;
+  const VType type = kernels::computeType(out.dtype);
+  const Val x = real(kernels::input(spec.expr, 0, kernels::computeType(t.dtype)));
+  const Val kept = kernels::input(spec.expr, 1, VType::kU32);
+  const Val scaled = p < 1 ? x * (1.0 / (1.0 - p)) : x;
+  spec.expr.outputs() = {select(kept, scaled, x.constant(0)).convert(type).id};
+  spec.space = out.shape;
+  spec.inputs = {t, mask};
+  spec.outputs = {out};
+  return kernels::makeElementwise(std::move(spec));
+}
+
+void shapedDropout(Defs& defs) {
+  OpDef def;
+  def.name = "shaped_dropout";
+  def.type = "ShapedDropout";
+  def.doc = "Sets parts of a tensor to 0 at random and scales the others by 1 / (1 - ratio).";
+  def.operands = {{"t", ir::kNumeric},
+                  {"seed_tensor", kSeed, "Two numbers that decide which parts are kept."}};
+  def.attrs = {
+      {"shape", AttrType::kInts, "Shape that broadcasts to that of `t`: each element decides a part."},
+      {"ratio", AttrType::kFloat, "Probability of 0."}};
+  def.infer = [](const Op& op, Types& out) {
+    requireSeed(op, 1);
+    requireProbability(op, "ratio");
+    Shape joint;
+    if (!broadcastShapes(ints(op, "shape"), typeOf(op, 0).shape, joint) || joint != typeOf(op, 0).shape) {
+      fail(ErrorKind::kValue, "`shape` {} does not broadcast to that of {}", toString(ints(op, "shape")),
+           describe(op, 0));
+    }
+    sameType(op, out);
+  };
+  def.grad = [](GradContext& c) {
+    c.set(0, c.make("shaped_dropout", {c.outGrad(), c.input(1)}, c.op.attrs()));
+  };
+  def.random = true;
+  def.kernel = [](const ir::KernelContext& c) {
+    const Layout mask(DType::kBool, ints(c.op, "shape"));
+    const double p = c.op.attr<double>("ratio");
+    Composite all(3);
+    const int32_t between = all.scratch(mask.bytes());
+    all.step(maskKernel(c.inputs[1], mask, p), {1, between})
+        .step(maskedKernel(c.inputs[0], mask, c.outputs[0], p), {0, between, 2});
+    return std::move(all).make();
+  };
   defs.push_back(def);
 }
 
@@ -129,6 +199,7 @@ void seeds(Defs& defs) {
 void random(Defs& defs) {
   distributions(defs);
   dropout(defs);
+  shapedDropout(defs);
   seeds(defs);
 }
 

@@ -31,7 +31,6 @@ OpDef reduction(const Names& names, Reduction kind, F) {
   def.operands = {{"t", ir::kNumeric}};
   def.attrs = reduceAttrs();
   def.infer = inferReduce;
-  def.visibility = Visibility::kManual;
   def.reduction = kind;
   def.reducesAxes = true;
   def.expr = [](ExprContext& c) { store(c, F{}(c.in(0))); };

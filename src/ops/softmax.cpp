@@ -4,6 +4,22 @@
 
 namespace popxl::ops {
 
+namespace {
+
+/// dx = y (dy - sum y dy), with the sum over the axis. In dy the map is symmetric, so it is its own adjoint;
+/// in y it gives g (dy - sum y dy) - dy sum g y for the gradient g of dx.
+void softmaxGradRule(GradContext& c) {
+  Tensor *g = c.outGrad(), *y = c.input(0), *dy = c.input(1);
+  if (c.wants(1)) c.set(1, c.make("softmax_grad", {y, g}, c.op.attrs()));
+  if (!c.wants(0)) return;
+  const std::vector<Attr> along = {intsAttr({integer(c.op, "axis")}), Attr(true)};
+  const auto mul = [&](Tensor* a, Tensor* b) { return c.make("mul", {a, b}); };
+  Tensor* centred = c.make("sub", {dy, c.make("sum", {mul(y, dy)}, along)});
+  c.set(0, c.make("sub", {mul(g, centred), mul(dy, c.make("sum", {mul(g, y)}, along))}));
+}
+
+}  // namespace
+
 void softmax(Defs& defs) {
   OpDef def;
   def.name = "softmax";
@@ -31,6 +47,7 @@ void softmax(Defs& defs) {
   grad.attrs = def.attrs;
   grad.infer = sameType;
   grad.visibility = Visibility::kInternal;
+  grad.grad = softmaxGradRule;
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeSoftmaxGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.inputs[0].rank()));
   };

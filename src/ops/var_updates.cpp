@@ -124,14 +124,14 @@ void inferAdamUpdater(const Op& op, Types& out) {
   if (mode != "adam" && mode != "lamb" && mode != "adamax") {
     fail(ErrorKind::kValue, "`mode` is \"{}\"; it must be \"adam\", \"lamb\" or \"adamax\"", mode);
   }
+  const bool decays = op.input(kDecay) != nullptr || op.attrOr<double>("weight_decay_value", 0.0) != 0;
+  if (decays && op.input(kWeight) == nullptr) {
+    fail(ErrorKind::kValue, "Weight decay requires weight to not be None.");
+  }
   const bool adamax = mode == "adamax", corrected = op.input(kStep) != nullptr;
   if (adamax && !corrected) fail(ErrorKind::kValue, "AdaMax requires time_step to not be None.");
   if (corrected && (!given(op, kBeta1, "beta1_value") || (!adamax && !given(op, kBeta2, "beta2_value")))) {
     fail(ErrorKind::kValue, "Bias correction requires both beta1 and beta2 to not be None.");
-  }
-  const bool decays = op.input(kDecay) != nullptr || op.attrOr<double>("weight_decay_value", 0.0) != 0;
-  if (decays && op.input(kWeight) == nullptr) {
-    fail(ErrorKind::kValue, "Weight decay requires weight to not be None.");
   }
   requireSameShape(op, kFirst, kSecond);
   if (op.input(kWeight) != nullptr) requireSameShape(op, kFirst, kWeight);

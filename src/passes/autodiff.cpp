@@ -7,6 +7,7 @@
 #include "analysis/dependences.h"
 #include "base/error.h"
 #include "ir/grad_context.h"
+#include "kernels/rows.h"
 #include "passes/changes.h"
 
 namespace popxl::passes {
@@ -73,6 +74,7 @@ class RuleContext final : public ir::GradContext {
   RuleContext(const Op& op, Differentiator& owner) : GradContext(op), owner_(owner) {}
   Tensor* outGrad(size_t i) override;
   Tensor* outGradOrZero(size_t i) override;
+  Tensor* constant(DType dtype, const Shape& shape, double value) override;
   Tensor* input(size_t i) override;
   Tensor* output(size_t i) override;
   bool wants(size_t i) const override;
@@ -148,9 +150,14 @@ class Differentiator {
     partials_[t].push_back(grad);
   }
 
-  Tensor* zeros(const ir::TensorType& type) {
-    return gradGraph_->addConstant("zeros", {type.dtype, type.shape, {}},
-                                   ir::HostData::allocate(type.bytes()));
+  Tensor* zeros(const ir::TensorType& type) { return constant(type, 0); }
+  Tensor* constant(const ir::TensorType& type, double value) {
+    auto data = ir::HostData::allocate(type.bytes());  // zeros
+    for (int64_t i = 0; value != 0 && i < type.numElements(); ++i) {
+      kernels::writeNumber(type.dtype, data->bytes, i, value);
+    }
+    return gradGraph_->addConstant(value == 0 ? "zeros" : "constant", {type.dtype, type.shape, {}},
+                                   std::move(data));
   }
 
  private:
@@ -450,7 +457,11 @@ Tensor* RuleContext::outGrad(size_t i) { return owner_.gradOf(op.output(i), &op)
 
 Tensor* RuleContext::outGradOrZero(size_t i) {
   Tensor* grad = outGrad(i);
-  return grad != nullptr ? grad : owner_.zeros(op.output(i)->type());
+  return grad != nullptr ? grad : zeros(op.output(i)->type());
+}
+
+Tensor* RuleContext::constant(DType dtype, const Shape& shape, double value) {
+  return owner_.constant({dtype, shape, {}}, value);
 }
 
 Tensor* RuleContext::input(size_t i) { return owner_.forwardTensor(op.input(i)); }

@@ -8,7 +8,7 @@ import numpy as np
 Builder = Callable[[np.random.Generator], np.ndarray]
 FLOATS = ("float64", "float32", "float16")
 SIGNED = ("int32", "int16", "int8")
-INTS = (*SIGNED, "int64", "uint32", "uint8")
+INTS = (*SIGNED, "int64", "uint64", "uint32", "uint16", "uint8")
 NUMERIC = (*FLOATS, *INTS)
 EVERY = (*NUMERIC, "bool")
 
@@ -46,6 +46,8 @@ class Case:
     check: Optional[Callable[[List[np.ndarray], List[np.ndarray]], None]] = None  #: Instead of a reference.
     big: Optional[Sequence[Builder]] = None  #: Inputs that are cut into pieces for several threads.
     constants: Sequence[int] = ()  #: Inputs given as constants.
+    elementwise: bool = False  #: Whether inputs may have any shapes that broadcast.
+    special: bool = True  #: Whether an elementwise op treats zeros, infinities and NaN as its reference does.
     updates: bool = False  #: Whether the op writes its first input, a variable.
     bad: Sequence[Bad] = ()
 

@@ -2,7 +2,16 @@
 
 from typing import Any, List
 
-from ops import cases_control, cases_dense, cases_elementwise, cases_movement, cases_reduce, cases_updates
+from ops import (
+    cases_control,
+    cases_dense,
+    cases_elementwise,
+    cases_float8,
+    cases_images,
+    cases_movement,
+    cases_reduce,
+    cases_updates,
+)
 from ops.case import Case
 
 _MODULES: List[Any] = [
@@ -10,6 +19,8 @@ _MODULES: List[Any] = [
     cases_reduce,
     cases_movement,
     cases_dense,
+    cases_float8,
+    cases_images,
     cases_updates,
     cases_control,
 ]

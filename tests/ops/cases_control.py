@@ -57,6 +57,12 @@ def _negative_count():
     ops.repeat(_graph(lambda x: x + 1, a), -1, a)
 
 
+def _load_code(a):
+    graph = _graph(lambda x: x * 2, a)
+    ops.remote_code_load(graph, "executable")
+    return ops.call(graph, a)
+
+
 def _growing():
     a = popxl.variable(1.0)
     ops.repeat(_graph(lambda x: (x, x + 1), a), 2, a)
@@ -126,6 +132,29 @@ def _store(t):
 def _store_misfit():
     ops.host_store(popxl.d2h_stream((2,), popxl.float32), popxl.variable(1.0))
 
+
+def _load_own_code():
+    ops.remote_code_load(get_current_context().graph, "executable")
+
+
+def _load_code_to(destination):
+    ops.remote_code_load(_graph(lambda x: x, popxl.variable(1.0)), destination)
+
+
+_CODE = [
+    Case(
+        "remote_code_load",
+        _load_code,
+        [real(3)],
+        lambda x: x * 2,
+        dtypes=FLOATS,
+        bad=(
+            Bad(_load_own_code, ValueError, "cannot load the code"),
+            Bad(lambda: _load_code_to("io_buffer"), NotImplementedError, "io_buffer"),
+            Bad(lambda: _load_code_to("disk"), ValueError, "disk"),
+        ),
+    ),
+]
 
 _HOST = [
     Case(
@@ -210,4 +239,4 @@ _BUFFERS = [
     ),
 ]
 
-CASES = _RUNNING + _HOST + _BUFFERS
+CASES = _RUNNING + _CODE + _HOST + _BUFFERS

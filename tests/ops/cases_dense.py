@@ -4,7 +4,7 @@ import numpy as np
 
 import popxl
 from ops import references as ref
-from ops.case import SIGNED, Bad, Case, distinct, fixed, numbers, real
+from ops.case import SIGNED, Bad, Case, distinct, numbers, real
 from popart import popart_exception
 from popxl import ops
 
@@ -58,39 +58,6 @@ _MATMUL = [
 ]
 
 
-def _float8(*shape):
-    """float8_143 numbers of both signs, none of them NaN."""
-    return lambda rng: (
-        (rng.integers(0x20, 0x50, shape) + 0x80 * rng.integers(0, 2, shape))
-        .astype("u1")
-        .view(popxl.float8_143.as_numpy())
-    )
-
-
-_SCALE = fixed(2, "int32")
-_FLOAT8 = [
-    Case(
-        "matmul",
-        ops.matmul_pow2scaled,
-        [_float8(4, 5), _float8(5, 3), _SCALE],
-        lambda a, b, s: ref.float8(a) @ ref.float8(b) * 4,
-        "float8",
-        ("float16",),
-        strided=False,
-        bad=(Bad(lambda: ops.matmul_pow2scaled(_ones(2), _ones(2), _ones(2)), TypeError, "float8"),),
-    ),
-    Case(
-        "conv",
-        lambda x, w, s: ops.conv_pow2scaled(x, w, s, (1, 2)),
-        [_float8(2, 3, 5, 6), _float8(4, 3, 3, 2), _SCALE],
-        lambda x, w, s: ref.conv(ref.float8(x), ref.float8(w), (1, 2), (0, 0, 0, 0), (1, 1)) * 4,
-        "float8",
-        ("float16",),
-        strided=False,
-    ),
-]
-
-
 def _conv(label, t, weight, stride, padding, dilation, groups=1, **more):
     return Case(
         "conv",
@@ -118,7 +85,7 @@ _CONV = [
             Bad(
                 lambda: ops.conv(_ones(1, 2, 3, 3), _ones(1, 2, 1, 1), pad_type="half"),
                 ValueError,
-                "pad type",
+                "`pad_type` is",
             ),
         ),
     ),
@@ -134,6 +101,105 @@ _CONV = [
         "same_upper",
         tolerance=8,
     ),
+]
+
+
+def _conv_transpose(label, t, weight, stride, padding, dilation, groups=1, **more):
+    """`given` are arguments that the reference does not need: they give its padding and extra elements."""
+    given = more.pop("given", {"padding": padding})
+    extra = more.pop("extra", (0,) * (len(t) - 2))
+    return Case(
+        "conv_transpose",
+        lambda x, w: ops.conv_transpose(x, w, stride, dilation=dilation, groups=groups, **given),
+        [real(*t), real(*weight)],
+        lambda x, w: ref.conv_transpose(x, w, stride, padding, dilation, groups, extra),
+        label,
+        grad=(0, 1),
+        tolerance=8,
+        **more,
+    )
+
+
+_CONV_TRANSPOSE = [
+    _conv_transpose(
+        "plain",
+        (2, 3, 5, 4),
+        (3, 4, 3, 2),
+        (1, 1),
+        (0, 0, 0, 0),
+        (1, 1),
+        dtypes=("float64", "float32", "float16", "int32"),
+        big=(real(4, 16, 30, 30), real(16, 8, 3, 2)),
+        bad=(
+            Bad(
+                lambda: ops.conv_transpose(_ones(1, 2, 3, 3), _ones(3, 1, 1, 1)), popart_exception, "channels"
+            ),
+            Bad(
+                lambda: ops.conv_transpose(_ones(1, 2, 3, 3), _ones(2, 1, 1, 1), output_shape=(4,)),
+                ValueError,
+                "output_shape",
+            ),
+            Bad(
+                lambda: ops.conv_transpose(
+                    _ones(1, 2, 3, 3), _ones(2, 1, 1, 1), pad_type="valid", output_shape=(4, 4)
+                ),
+                ValueError,
+                "valid",
+            ),
+        ),
+    ),
+    _conv_transpose("strided", (1, 2, 4, 3), (2, 3, 2, 3), (2, 3), (1, 0, 0, 2), (1, 1)),
+    _conv_transpose("dilated", (1, 2, 4, 3), (2, 3, 2, 3), (2, 1), (0, 1, 1, 0), (2, 3)),
+    _conv_transpose("groups", (2, 4, 4, 3), (4, 2, 3, 2), (1, 2), (1, 0, 1, 1), (1, 1), 2),
+    _conv_transpose("one dimension", (2, 3, 5), (3, 4, 3), (2,), (1, 1), (1,)),
+    _conv_transpose("three dimensions", (1, 2, 2, 3, 2), (2, 2, 2, 1, 2), (1, 2, 2), (0,) * 6, (1, 1, 1)),
+    _conv_transpose(
+        "output_padding",
+        (1, 2, 3, 3),
+        (2, 2, 3, 3),
+        (3, 2),
+        (1, 1, 0, 1),
+        (1, 1),
+        given={"padding": (1, 1, 0, 1), "output_padding": (2, 1)},
+        extra=(2, 1),
+    ),
+    _conv_transpose(
+        "output_shape",
+        (1, 2, 3, 3),
+        (2, 2, 3, 3),
+        (2, 2),
+        (0, 1, 1, 1),
+        (1, 1),
+        given={"output_shape": (6, 5)},
+    ),
+    _conv_transpose(
+        "same_upper",
+        (1, 2, 3, 4),
+        (2, 2, 3, 2),
+        (2, 1),
+        (1, 1, 0, 0),
+        (1, 1),
+        given={"pad_type": "same_upper"},
+    ),
+    _conv_transpose(
+        "same_lower",
+        (1, 2, 3, 4),
+        (2, 2, 3, 2),
+        (2, 1),
+        (0, 0, 1, 1),
+        (1, 1),
+        given={"pad_type": "same_lower"},
+    ),
+    _conv_transpose(
+        "larger",
+        (1, 2, 2, 2),
+        (2, 2, 1, 1),
+        (1, 1),
+        (-1, -1, 0, -1),
+        (1, 1),
+        given={"output_shape": (1, 2, 3, 4), "pad_type": "same_upper"},
+    ),
+    _conv_transpose("cropped", (1, 2, 4, 4), (2, 2, 1, 1), (1, 1), (1, 0, 0, 2), (1, 1)),
 ]
 
 
@@ -284,4 +350,4 @@ _NORM = [
     _loss_grad("ignoring", 1.0, ignore_index=1),
 ]
 
-CASES = _MATMUL + _FLOAT8 + _CONV + _POOL + _NORM
+CASES = _MATMUL + _CONV + _CONV_TRANSPOSE + _POOL + _NORM

@@ -17,7 +17,8 @@ def _unary(op, reference, values=real, dtypes=FLOATS, **more):
     function = getattr(ops, op)
     inplace = getattr(ops, f"{op}_", None)
     grad = (0,) if more.pop("smooth", True) else ()
-    return Case(op, function, [values(*_SHAPE)], reference, dtypes=dtypes, grad=grad, inplace=inplace, **more)
+    more = {"dtypes": dtypes, "grad": grad, "inplace": inplace, "elementwise": True, **more}
+    return Case(op, function, [values(*_SHAPE)], reference, **more)
 
 
 def _mismatch(function, error=popart_exception):
@@ -40,7 +41,8 @@ def _binary(op, reference, values=real, dtypes=FLOATS, grad=(0, 1), **more):
     function = getattr(ops, op)
     more.setdefault("bad", _mismatch(function))
     more.setdefault("inplace", getattr(ops, f"{op}_", None))
-    return Case(op, function, [values(4, 3, 5), values(3, 1)], reference, dtypes=dtypes, grad=grad, **more)
+    more = {"dtypes": dtypes, "grad": grad, "elementwise": True, **more}
+    return Case(op, function, [values(4, 3, 5), values(3, 1)], reference, **more)
 
 
 _UNARY = [
@@ -56,9 +58,9 @@ _UNARY = [
     _unary("log", np.log, positive),
     _unary("tanh", np.tanh, big=_BIG),
     _unary("relu", lambda x: np.maximum(x, 0), away, (*FLOATS, *SIGNED)),
-    _unary("gelu", ref.gelu, big=_BIG, tolerance=2),
-    _unary("geluerf", ref.geluerf, tolerance=2),
-    _unary("swish", ref.swish, tolerance=2),
+    _unary("gelu", ref.gelu, big=_BIG, tolerance=2, special=False),
+    _unary("geluerf", ref.geluerf, tolerance=2, special=False),
+    _unary("swish", ref.swish, tolerance=2, special=False),
     _unary("isnan", np.isnan, smooth=False),
     _unary("isinf", np.isinf, smooth=False),
     Case("isnan", ops.isnan, [lambda rng: np.array([0.0, np.nan, np.inf, -np.inf])], np.isnan, "special"),

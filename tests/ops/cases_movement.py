@@ -4,7 +4,7 @@ import numpy as np
 
 import popxl
 from ops import references as ref
-from ops.case import EVERY, FLOATS, Bad, Case, fixed, numbers, real
+from ops.case import EVERY, FLOATS, NUMERIC, Bad, Case, fixed, numbers, real
 from popart import popart_exception
 from popxl import ops
 
@@ -170,6 +170,166 @@ def _gathers(op):
     ]
 
 
+def _group(indices, axis, size):
+    return ops.groupedgather(_ones(2, 2), popxl.variable(indices), axis, size)
+
+
+_GROUPED = [
+    Case(
+        "groupedgather",
+        lambda t, i: ops.groupedgather(t, i, 1, 2),
+        [real(2, 4, 3), numbers(2, 3, high=4)],
+        lambda x, i: ref.grouped_gather(x, i, 1),
+        "groups",
+        EVERY,
+        grad=(0,),
+        big=(real(2, 300, 40), numbers(2, 800, high=300)),
+        bad=(
+            Bad(lambda: _group([[0]], 1, 2), popart_exception, "2 groups"),
+            Bad(lambda: _group([[0], [0]], 0, 2), popart_exception, "axis"),
+            Bad(lambda: _group([0], 0, 0), ValueError, "positive"),
+        ),
+    ),
+    Case(
+        "groupedgather",
+        lambda t, i: ops.groupedgather(t, i, -1, 3, zero_OOR=True),
+        [real(3, 2, 4), numbers(3, 2, 2, low=-1, high=5)],
+        lambda x, i: ref.grouped_gather(x, i, 2, True),
+        "last",
+        grad=(0,),
+    ),
+    Case(
+        "groupedgather",
+        ops.groupedgather,
+        [real(4, 3), _INDICES],
+        lambda x, i: ref.gather(x, i),
+        "one group",
+        grad=(0,),
+    ),
+]
+
+
+def _scatter(label, call, data, indices, values, reference, **more):
+    return Case("scatter", call, [data, indices, values], reference, label, grad=(0, 2), **more)
+
+
+_SCATTER = [
+    _scatter(
+        "first",
+        ops.scatter,
+        real(4, 3),
+        numbers(2, 3, low=-4, high=4),
+        real(2, 3),
+        ref.scatter,
+        dtypes=EVERY,
+        big=(real(400, 300), numbers(300, 300, high=400), real(300, 300)),
+        bad=(
+            Bad(
+                lambda: ops.scatter(_ones(2, 2), popxl.variable([0]), _ones(1)),
+                popart_exception,
+                "2 dimension",
+            ),
+            Bad(lambda: ops.scatter(_ones(2), popxl.variable([0]), _ones(2)), popart_exception, "same shape"),
+            Bad(
+                lambda: ops.scatter(_ones(2, 2), popxl.variable([[0, 1, 1]]), _ones(1, 3)),
+                popart_exception,
+                "dimension 1",
+            ),
+            Bad(
+                lambda: ops.scatter(_ones(2), popxl.variable([0]), popxl.variable([1])),
+                popart_exception,
+                "same dtype",
+            ),
+        ),
+    ),
+    _scatter(
+        "last",
+        lambda t, i, v: ops.scatter(t, i, v, -1),
+        real(3, 5),
+        numbers(2, 7, low=-7, high=8),
+        real(2, 7),
+        lambda x, i, v: ref.scatter(x, i, v, 1),
+    ),
+    _scatter("nothing", ops.scatter, real(3, 2), fixed(np.zeros((0, 2)), "int32"), real(0, 2), ref.scatter),
+]
+
+
+def _reduced(label, reduction, data, indices, initial=None, **options):
+    more = {key: options.pop(key) for key in ("dtypes", "big", "bad") if key in options}
+    names = {"enable_index_broadcast": "broadcast"}
+    reference_options = {names.get(key, key): value for key, value in options.items()}
+    with_initial = [] if initial is None else [initial]
+    return Case(
+        "scatter_reduce",
+        lambda t, i, *start: ops.scatter_reduce(t, i, reduction, *start, **options),
+        [data, indices, *with_initial],
+        lambda x, i, *start: ref.scatter_reduce(x, i, reduction, *start, **reference_options),
+        f"{reduction} {label}",
+        grad=(0, 2) if with_initial else (0,),
+        tolerance=2,
+        **more,
+    )
+
+
+def _reduce(*data, indices=(0, 1), **options):
+    return ops.scatter_reduce(_ones(*data), popxl.variable(np.array(indices)), **options)
+
+
+_SCATTER_REDUCE = [
+    *[
+        case
+        for reduction in ("sum", "max", "min", "none")
+        for case in (
+            _reduced(
+                "vector",
+                reduction,
+                real(6, 3),
+                fixed([3, 0, 3, -1, 5, 1], "int32"),
+                axis_size=5,
+                dtypes=NUMERIC,
+                big=(real(3000, 40), numbers(3000, high=5)),
+            ),
+            _reduced("full", reduction, real(2, 5), numbers(2, 5, high=3), axis=1, axis_size=3),
+            _reduced("onto", reduction, real(3, 5), numbers(5, high=4), real(3, 4), axis=-1),
+            _reduced(
+                "part",
+                reduction,
+                real(4, 5),
+                numbers(3, 2, high=3),
+                real(5, 3),
+                axis=0,
+                enable_index_broadcast=False,
+            ),
+            _reduced("column", reduction, real(4, 3), numbers(4, 1, high=3), axis_size=3),
+        )
+    ],
+    _reduced(
+        "covered",
+        "sum",
+        real(4, 5),
+        numbers(3, 2, high=3),
+        axis_size=3,
+        enable_index_broadcast=False,
+        bad=(
+            Bad(lambda: _reduce(2, reduction="foo", axis_size=1), ValueError, "foo"),
+            Bad(lambda: _reduce(2, reduction="sum"), ValueError, "axis_size"),
+            Bad(lambda: _reduce(3, reduction="sum", axis_size=2), popart_exception, "broadcast"),
+            Bad(
+                lambda: _reduce(2, indices=(0, 1, 2), reduction="sum", enable_index_broadcast=False),
+                popart_exception,
+                "fit into",
+            ),
+            Bad(
+                lambda: _reduce(2, 3, reduction="sum", initial_values=_ones(4, 2)),
+                popart_exception,
+                "dimension 1",
+            ),
+            Bad(lambda: _reduce(2, indices=((0, 1),), reduction="sum"), popart_exception, "more dimensions"),
+        ),
+    ),
+]
+
+
 _AXES, _SIZES = [0, 2], [2, 3]
 
 _INDEXED = [
@@ -220,4 +380,4 @@ _INDEXED = [
     ),
 ]
 
-CASES = _VIEWS + _JOINS + _INDEXED
+CASES = _VIEWS + _JOINS + _INDEXED + _GROUPED + _SCATTER + _SCATTER_REDUCE

@@ -32,6 +32,19 @@ def _check_dropout(inputs, outputs):
     np.testing.assert_allclose(out[kept], x[kept] / 0.75, 2e-3 if x.dtype == np.float16 else 1e-6)
 
 
+def _check_shaped_dropout(inputs, outputs):
+    x, (out,) = inputs[0], outputs
+    kept = out != 0
+    assert (kept == kept[:, :1]).all() and 0.6 < kept[:, 0].mean() < 0.9
+    scaled = (x.astype("float64" if x.dtype == np.float64 else "float32") * (1 / 0.75)).astype(x.dtype)
+    np.testing.assert_allclose(out[kept], scaled[kept], 1e-3 if x.dtype == np.float16 else 2e-7)
+
+
+def _drop(shape, ratio):
+    seed = popxl.variable(np.array([1, 2]), popxl.uint32)
+    return ops.shaped_dropout(popxl.variable([1.0, 2.0]), seed, shape, ratio)
+
+
 def _check_seeds(inputs, outputs):
     assert len({tuple(seed) for seed in (inputs[0], *outputs)}) == 4 and outputs[0].dtype == np.uint32
 
@@ -62,6 +75,26 @@ _RANDOM = [
         check=_check_dropout,
         dtypes=("float32", "float64", "float16"),
         big=(positive(300, 400), _SEED),
+    ),
+    Case(
+        "shaped_dropout",
+        lambda t, s: ops.shaped_dropout(t, s, (50, 1, 8), 0.25),
+        [positive(50, 60, 8), _SEED],
+        check=_check_shaped_dropout,
+        dtypes=("float32", "float64", "float16"),
+        big=(positive(50, 100, 8), _SEED),
+        bad=(
+            Bad(lambda: _drop((3,), 0.5), ValueError, "broadcast"),
+            Bad(lambda: _drop((2,), 1.5), ValueError, r"\[0, 1\]"),
+        ),
+    ),
+    Case(
+        "shaped_dropout",
+        lambda t, s: ops.shaped_dropout(t, s, (), 1),
+        [positive(4, 3), _SEED],
+        lambda x, s: 0 * x,
+        "all",
+        grad=(0,),
     ),
     Case(
         "modify_random_seed",
@@ -157,7 +190,6 @@ _ACCUMULATE = [
 ]
 
 
-
 def _sparse(t, x, i, f=1.0, axis=0):
     out, slices = np.moveaxis(np.array(t), axis, 0), np.moveaxis(x, axis, 0)
     for index, piece in zip(np.clip(i, 0, len(out) - 1), slices):
@@ -166,7 +198,13 @@ def _sparse(t, x, i, f=1.0, axis=0):
 
 
 def _misfit_slices():
-    var_updates.sparse_accumulate_(popxl.variable([2.0, 2.0]), popxl.variable([1.0, 1.0]), popxl.constant([1]))
+    two = popxl.variable([1.0, 1.0])
+    var_updates.sparse_accumulate_(popxl.variable([2.0, 2.0]), two, popxl.constant([1]))
+    popxl.Session(popxl.gmg().ir, "cpu")
+
+
+def _misfit_axis():
+    var_updates.sparse_accumulate_(popxl.variable([1.0]), popxl.variable([1.0]), popxl.constant([0]), 1)
     popxl.Session(popxl.gmg().ir, "cpu")
 
 
@@ -180,13 +218,7 @@ _SPARSE = [
         _sparse,
         bad=(
             Bad(_misfit_slices, popart_exception, r"operand `X`.*shape \(1,\) of the slices"),
-            Bad(
-                lambda: var_updates.sparse_accumulate_(
-                    popxl.variable([1.0]), popxl.variable([1.0]), popxl.constant([0]), 1
-                ),
-                ValueError,
-                "axis",
-            ),
+            Bad(_misfit_axis, ValueError, "axis"),
         ),
         big=(real(300, 400), real(2000, 400), numbers(2000, high=300)),
     ),

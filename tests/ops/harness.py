@@ -84,29 +84,61 @@ def evaluate_inplace(case: Case, arrays: Sequence[np.ndarray]) -> Tuple[List[np.
     return results, after
 
 
+def first_result(case: Case, arrays: Sequence[np.ndarray]) -> Callable[..., popxl.Tensor]:
+    """A function of the inputs that are not constants."""
+
+    def forward(*tensors: popxl.Tensor) -> popxl.Tensor:
+        own = iter(tensors)
+        values = [
+            popxl.constant(array, popxl.dtype.as_dtype(array.dtype)) if i in case.constants else next(own)
+            for i, array in enumerate(arrays)
+        ]
+        return as_list(case.call(*values))[0]
+
+    return forward
+
+
 def gradients(case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray) -> List[np.ndarray]:
     """Gradients of sum(cotangent * first output) with respect to `case.grad`, by autodiff."""
     ir = popxl.Ir()
     with ir.main_graph:
         inputs = make_inputs(case, arrays)
-        passed = [t for i, t in enumerate(inputs) if i not in case.constants]
-
-        def forward(*tensors: popxl.Tensor) -> Any:
-            own = iter(tensors)
-            values = [
-                popxl.constant(array, popxl.dtype.as_dtype(array.dtype)) if i in case.constants else next(own)
-                for i, array in enumerate(arrays)
-            ]
-            return as_list(case.call(*values))[0]
-
-        graph = ir.create_graph(forward, *passed)
         places = [i for i in range(len(inputs)) if i not in case.constants]
+        passed = [inputs[i] for i in places]
+        graph = ir.create_graph(first_result(case, arrays), *passed)
         wanted = [graph.inputs[places.index(i)] for i in case.grad]
         site = ops.call_with_info(graph, *passed)
         info = transforms.autodiff(graph, grads_provided=graph.outputs[:1], grads_required=wanted)
         seed = popxl.constant(cotangent, graph.outputs[0].dtype)
         grads = ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
         streams = store(grads)
+    return run(ir, streams)
+
+
+def second_gradients(
+    case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray, weights: Sequence[np.ndarray]
+) -> List[np.ndarray]:
+    """Gradients of sum(weights * gradients(...)) with respect to `case.grad` and the cotangent."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        inputs = make_inputs(case, arrays)
+        places = [i for i in range(len(inputs)) if i not in case.constants]
+        forward = first_result(case, arrays)
+
+        def first(seed: popxl.Tensor, *tensors: popxl.Tensor) -> Any:
+            graph = ir.create_graph(forward, *tensors)
+            wanted = [graph.inputs[places.index(i)] for i in case.grad]
+            info = transforms.autodiff(graph, grads_provided=graph.outputs[:1], grads_required=wanted)
+            site = ops.call_with_info(graph, *tensors)
+            return ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
+
+        passed = [popxl.variable(cotangent, popxl.float64), *(inputs[i] for i in places)]
+        graph = ir.create_graph(first, *passed)
+        site = ops.call_with_info(graph, *passed)
+        wanted = [*(graph.inputs[1 + places.index(i)] for i in case.grad), graph.inputs[0]]
+        info = transforms.autodiff(graph, grads_provided=graph.outputs[: len(weights)], grads_required=wanted)
+        seeds = [popxl.constant(w, popxl.float64) for w in weights]
+        streams = store(ops.call(info.graph, *seeds, inputs_dict=info.inputs_dict(site)))
     return run(ir, streams)
 
 

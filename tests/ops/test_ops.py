@@ -14,6 +14,7 @@ import popxl
 from ops import harness
 from ops.case import converted, limits
 from ops.cases import CASES
+from popart import popart_exception
 from popxl import _core
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -65,7 +66,8 @@ def test_every_op_has_a_row_and_a_place_in_the_reference():
     public = re.findall(r"^### (\w+)$", page[: page.index("## Ops made by other ops")], re.M)
     assert set(public) <= {case.op for case in CASES}, "a public op without a row in tests/ops"
     assert {case.op for case in CASES} <= set(public)
-    assert set(re.findall(r"^### (\w+)$", page, re.M)) == set(_core.op_names()), "docs/ops.md is out of date"
+    listed = re.findall(r"^(?:### |`)(\w+)`?$", page, re.M)
+    assert set(listed) == set(_core.op_names()), "docs/ops.md is out of date"
 
 
 @pytest.mark.parametrize("case", CASES, ids=by_name)
@@ -88,6 +90,34 @@ def test_operands_in_another_layout(case):
     dtype = case.dtypes[0]
     arrays = converted(samples(case), dtype)
     compare(case, harness.evaluate(case, arrays, transposed=True), expected(case, arrays, dtype), dtype)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.elementwise], ids=by_name)
+def test_scalars_and_empty_tensors(case):
+    for dtype in case.dtypes:
+        full = converted(samples(case), dtype)
+        columns = max(a.shape[-1] for a in full)
+        empty = [a[..., :0] if a.shape[-1] == columns else a for a in full]
+        for arrays in ([a.reshape(-1)[0] for a in full], empty):
+            wide = [a.astype("float64") for a in arrays]
+            want = np.asarray(case.reference(*wide))
+            own = want.dtype if want.dtype != np.float64 else dtype
+            compare(case, harness.evaluate(case, arrays), [(want, np.dtype(own))], dtype)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.elementwise and c.special], ids=by_name)
+def test_special_values(case):
+    for dtype in (d for d in case.dtypes if d.startswith("float")):
+        info = np.finfo(dtype)
+        numbers = [0, 1, 2.5, info.max, info.tiny, info.smallest_subnormal, info.tiny / 2, np.inf, np.nan]
+        values = np.array([*numbers, *(-x for x in numbers)], dtype)
+        arrays = [values] if len(case.inputs) == 1 else [values, values[:, None]]
+        with np.errstate(all="ignore"):
+            want = np.asarray(case.reference(*(a.astype("float64") for a in arrays)))
+            if want.dtype == np.float64 and dtype != "float64":
+                want = want.astype(dtype).astype("float64")
+        own = want.dtype if want.dtype != np.float64 else np.dtype(dtype)
+        compare(case, harness.evaluate(case, arrays), [(want, own)], dtype)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.inplace], ids=by_name)
@@ -123,6 +153,43 @@ def test_gradient(case):
     got = harness.gradients(case, arrays, cotangent)
     for have, want in zip(got, harness.central_differences(case, arrays, cotangent), strict=True):
         np.testing.assert_allclose(have, want, 1e-6, 1e-7)
+
+
+#: Ops whose gradient is an op without a gradient.
+ONCE = {"group_norm", "max_pool", "median", "onehot", "prod"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if c.grad and c.op not in ONCE and c.result_dtype in ("", "float64")],
+    ids=by_name,
+)
+def test_second_gradient(case):
+    arrays = samples(case)
+    rng = np.random.default_rng(6)
+    cotangent = rng.uniform(-1, 1, np.shape(harness.as_list(case.reference(*arrays))[0]))
+    weights = [rng.uniform(-1, 1, arrays[i].shape) for i in case.grad]
+    shapes = [*(arrays[i].shape for i in case.grad), cotangent.shape]
+    directions = [rng.uniform(-1, 1, shape) for shape in shapes]
+    slopes = []
+    for step in (1e-5, -1e-5):
+        moved = list(arrays)
+        for i, direction in zip(case.grad, directions):
+            moved[i] = arrays[i] + step * direction
+        found = harness.gradients(case, moved, cotangent + step * directions[-1])
+        slopes.append(sum(float(np.sum(w * g)) for w, g in zip(weights, found)))
+    got = harness.second_gradients(case, arrays, cotangent, weights)
+    along = sum(float(np.sum(d * g)) for d, g in zip(directions, got))
+    np.testing.assert_allclose(along, (slopes[0] - slopes[1]) / 2e-5, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.grad and c.op in ONCE], ids=by_name)
+def test_gradient_without_a_gradient(case):
+    arrays = samples(case)
+    wide = np.shape(harness.as_list(case.reference(*arrays))[0])
+    weights = [np.ones(arrays[i].shape) for i in case.grad]
+    with pytest.raises(popart_exception, match="can't be differentiated: .* has no gradient"):
+        harness.second_gradients(case, arrays, np.ones(wide), weights)
 
 
 @pytest.mark.parametrize("case", CASES, ids=by_name)

@@ -168,7 +168,7 @@ TEST(Gather, LargeGradientsSplitByColumnsAndByRange) {
   }
 }
 
-TEST(Gather, ScatterAddInPlace) {
+TEST(Gather, ScatterAdd) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     Random random(seed);
     const DType dtype = kFloats[seed % 3];
@@ -177,10 +177,15 @@ TEST(Gather, ScatterAddInPlace) {
     c.out.fillUniform(random.rng, -1, 1);
     const std::vector<double> want =
         scatterAdded(c.t.values(), c.out, c.indices, c.shape, c.axis, false, 0.5);
-    run(makeScatterAdd(c.t.layout(), c.indices.layout(), c.out.layout(), c.axis, 0.5),
-        {&c.t, &c.indices, &c.out});
     // float16 rounds at every addition.
-    expectNear(c.t, want, (dtype == DType::kFloat16 ? 16 : 1) * toleranceOf(dtype), "scatter add");
+    const double tolerance = (dtype == DType::kFloat16 ? 16 : 1) * toleranceOf(dtype);
+    TestTensor other(makeLayout(dtype, c.shape, static_cast<int>(seed % 3), random.rng));
+    run(makeScatterAdd(c.t.layout(), c.indices.layout(), c.out.layout(), other.layout(), c.axis, 0.5),
+        {&c.t, &c.indices, &c.out, &other});
+    expectNear(other, want, tolerance, "scatter add");
+    run(makeScatterAdd(c.t.layout(), c.indices.layout(), c.out.layout(), c.t.layout(), c.axis, 0.5),
+        {&c.t, &c.indices, &c.out, &c.t});
+    expectNear(c.t, want, tolerance, "scatter add in place");
   }
 }
 

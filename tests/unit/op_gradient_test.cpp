@@ -36,6 +36,9 @@ std::vector<Case> elementwiseCases() {
        {in({4}), in({4}), constant(DType::kFloat64, {}, {3}), constant(DType::kFloat64, {}, {0.25})}});
   cases.push_back({"where", {constant(DType::kBool, {2, 3}, {1, 0, 1, 0, 0, 1}), in({2, 3}), in({3})}});
   cases.push_back({"where", {constant(DType::kBool, {3}, {1, 0, 1}), in({2, 1}), in({})}});
+  cases.push_back({"shaped_dropout",
+                   {in({6, 5}), constant(DType::kUInt32, {2}, {7, 11})},
+                   {integers({6, 1}), Attr(0.3)}});
   cases.push_back({"dropout", {in({40}), constant(DType::kUInt32, {2}, {7, 11})}, {Attr(0.3)}});
   return cases;
 }
@@ -82,6 +85,20 @@ std::vector<Case> movementCases() {
   const std::vector<Attr> window = {integers({0, 2}), integers({2, 1}), Attr(true)};
   cases.push_back({"dynamic_slice", {in({3, 2, 4}), place}, window});
   cases.push_back({"dynamic_update", {in({3, 2, 4}), place, in({2, 2, 1})}, window});
+  cases.push_back({"groupedgather", {in({2, 3, 2}), picks}, {number(1), number(2)}});
+  cases.push_back({"groupedgather", {in({3, 2}), picks}, {number(0)}});
+  cases.push_back({"scatter",
+                   {in({4, 2}), constant(DType::kInt32, {3, 2}, {2, 0, 2, 7, -1, 1}), in({3, 2})},
+                   {number(0)}});
+  const Operand places = constant(DType::kInt32, {5}, {2, 0, 2, 9, 1});
+  const Operand part = constant(DType::kInt32, {3, 2}, {2, 0, 2, 0, 1, 0});
+  for (const char* reduction : {"sum", "max", "min", "none"}) {
+    cases.push_back(
+        {"scatter_reduce", {in({5, 2}), places, absent()}, {text(reduction), number(0), number(4)}});
+    cases.push_back({"scatter_reduce", {in({2, 5}), places, in({2, 4})}, {text(reduction), number(1)}});
+    cases.push_back(
+        {"scatter_reduce", {in({4, 3}), part, in({3, 2})}, {text(reduction), number(0), kNone, Attr(false)}});
+  }
   cases.push_back({"ipu_copy", {in({3})}, {number(1), number(0)}});
   cases.push_back({"io_tile_copy", {in({3})}});
   return cases;
@@ -107,6 +124,30 @@ std::vector<Case> denseCases() {
   convolution({1, 2, 5, 4}, {3, 2, 3, 2}, {}, {}, {}, 1, "not_set");
   convolution({2, 4, 5, 5}, {2, 2, 2, 3}, {2, 1}, {1, 0, 1, 2}, {1, 2}, 2, "not_set");
   convolution({1, 1, 7}, {2, 1, 3}, {2}, {}, {}, 1, "same_upper");
+  const auto transposed = [&](Shape x, Shape w, Ints stride, Ints padding, Ints dilation, int64_t groups,
+                              const char* pad, Ints more, Ints shape) {
+    cases.push_back({"conv_transpose",
+                     {in(std::move(x)), in(std::move(w))},
+                     {integers(std::move(stride)), integers(std::move(padding)),
+                      integers(std::move(dilation)), number(groups), text(pad), kNone, kNone, kNone,
+                      integers(std::move(more)), integers(std::move(shape))}});
+  };
+  transposed({1, 2, 3, 2}, {2, 3, 3, 2}, {}, {}, {}, 1, "not_set", {}, {});
+  transposed({2, 4, 3, 2}, {4, 1, 2, 3}, {2, 3}, {1, 0, 1, 1}, {2, 1}, 2, "not_set", {1, 2}, {});
+  transposed({1, 1, 4}, {1, 2, 3}, {2}, {}, {}, 1, "same_upper", {}, {});
+  transposed({1, 2, 2, 2}, {2, 1, 2, 2}, {2, 1}, {}, {}, 1, "not_set", {}, {6, 2});
+  const auto resized = [&](Shape x, std::vector<double> scales, const char* mode, const char* place) {
+    cases.push_back({"interpolate",
+                     {in(std::move(x))},
+                     {Attr(std::move(scales)), text(mode), text("floor"), text(place)}});
+  };
+  resized({2, 3, 4}, {1, 1.5, 2}, "nearest", "half_pixel");
+  resized({3, 4}, {1.7, 0.5}, "linear", "half_pixel");
+  resized({3, 4}, {2, 1.3}, "cubic", "align_corners");
+  cases.push_back({"roi_align",
+                   {in({2, 2, 4, 5}), constant(DType::kFloat64, {2, 4}, {0.3, 0.5, 3.2, 3.9, 1, -2, 9, 2}),
+                    constant(DType::kInt32, {2}, {1, 0})},
+                   {integers({2, 3}), Attr(0.9), number(2)}});
   for (const char* op : {"average_pool", "max_pool"}) {
     cases.push_back(
         {op, {in({1, 2, 5, 5}, -2, 2)}, {integers({2, 3}), integers({2, 1}), integers({1, 0, 0, 1})}});

@@ -6,32 +6,26 @@ from popxl.ops._generated import __all__ as _generated_names
 from popxl.ops._generated import clip
 from popxl.ops.arithmetic import log2, pow, scaled_add, scaled_add_
 from popxl.ops.call import CallSiteInfo, call, call_with_info
-from popxl.ops.casting import cast
+from popxl.ops.casting import cast, pow2scale_cast_from_fp8, pow2scale_cast_to_fp8
 from popxl.ops.conditional import ConditionalSiteInfo, conditional, conditional_with_info
-from popxl.ops.conv import PadType, conv, conv_pow2scaled
+from popxl.ops.conv import (
+    PadType,
+    conv,
+    conv_pow2scaled,
+    conv_transpose,
+    conv_transpose_pow2scaled,
+)
 from popxl.ops.host_io import host_load, host_store, init, print_tensor
 from popxl.ops.linear import matmul, matmul_pow2scaled
 from popxl.ops.logic import isfinite, logical_and, logical_not, logical_or, where
 from popxl.ops.negative_log_likelihood import nll_loss_with_softmax_grad
 from popxl.ops.normalization import group_norm, layer_norm
-from popxl.ops.placement import io_tile_copy, ipu_copy
+from popxl.ops.placement import io_tile_copy, ipu_copy, remote_code_load
 from popxl.ops.randomness import split_random_seed
-from popxl.ops.reductions import (
-    cumsum,
-    l1,
-    l2,
-    logsum,
-    logsumexp,
-    max,
-    mean,
-    median,
-    min,
-    prod,
-    sum,
-    sumsquare,
-)
+from popxl.ops.reductions import cumsum, median
 from popxl.ops.remote import remote_load, remote_load_, remote_store
 from popxl.ops.repeat import repeat, repeat_with_info
+from popxl.ops.scattering import scatter_reduce
 from popxl.ops.shaping import (
     concat,
     concat_,
@@ -67,6 +61,8 @@ __all__ = [
     "conditional_with_info",
     "conv",
     "conv_pow2scaled",
+    "conv_transpose",
+    "conv_transpose_pow2scaled",
     "cumsum",
     "flatten",
     "flatten_",
@@ -78,25 +74,20 @@ __all__ = [
     "io_tile_copy",
     "ipu_copy",
     "isfinite",
-    "l1",
-    "l2",
     "layer_norm",
     "log2",
     "logical_and",
     "logical_not",
     "logical_or",
-    "logsum",
-    "logsumexp",
     "matmul",
     "matmul_pow2scaled",
-    "max",
-    "mean",
     "median",
-    "min",
     "nll_loss_with_softmax_grad",
     "pow",
+    "pow2scale_cast_from_fp8",
+    "pow2scale_cast_to_fp8",
     "print_tensor",
-    "prod",
+    "remote_code_load",
     "rename",
     "remote_load",
     "remote_load_",
@@ -107,14 +98,13 @@ __all__ = [
     "reshape_",
     "scaled_add",
     "scaled_add_",
+    "scatter_reduce",
     "slice",
     "slice_",
     "split",
     "split_random_seed",
     "squeeze",
     "subsample",
-    "sum",
-    "sumsquare",
     "transpose",
     "transpose_",
     "var_updates",

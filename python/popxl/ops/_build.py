@@ -1,6 +1,6 @@
 """How the functions of this package add ops to the current graph."""
 
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Type, Union
 
 from popxl import _core
 from popxl.tensor import Tensor
@@ -8,6 +8,23 @@ from popxl.tensor import Tensor
 _add_op = _core.add_op
 _wrap = Tensor._from_pb_tensor
 _NO_ATTRIBUTES: Dict[str, Any] = {}
+
+#: Axes of a reduction: one, several, or None for all.
+Axis = Optional[Union[int, Iterable[int]]]
+
+
+def axes_of(axis: Axis) -> Tuple[int, ...]:
+    """The axes of a reduction as its op takes them.
+
+    Args:
+        axis: The axes as programs give them.
+
+    Returns:
+        The axes; none at all for all.
+    """
+    if axis is None:
+        return ()
+    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def one(

@@ -4,16 +4,17 @@ from typing import Iterable, Optional, Tuple
 
 from popxl import dtypes
 from popxl.dtypes import dtype
-from popxl.ops._build import many, one
+from popxl.ops._build import Axis, axes_of, many, one
 from popxl.tensor import Tensor
 
 __all__ = ["ceil", "floor", "sign", "abs", "negate", "sqrt", "sin", "cos", "exp", "exp_", "log", "tanh",
            "relu", "relu_", "gelu", "gelu_", "geluerf", "geluerf_", "swish", "swish_", "clip", "isnan",
            "isinf", "increment_mod", "increment_mod_", "add", "add_", "sub", "mul", "div", "fmod", "maximum",
-           "equal", "greater", "detach", "detach_", "average_pool", "max_pool", "batch_norm_inference",
-           "softmax", "nll_loss", "gather", "tied_gather", "dynamic_slice", "dynamic_update",
-           "dynamic_update_", "onehot", "argmax", "argmin", "topk", "histogram", "random_normal",
-           "random_uniform", "dropout", "lamb_square"]
+           "equal", "greater", "sum", "mean", "sumsquare", "l1", "l2", "logsum", "logsumexp", "max", "min",
+           "prod", "detach", "detach_", "average_pool", "max_pool", "interpolate", "roi_align",
+           "batch_norm_inference", "softmax", "nll_loss", "gather", "tied_gather", "groupedgather", "scatter",
+           "dynamic_slice", "dynamic_update", "dynamic_update_", "onehot", "argmax", "argmin", "topk",
+           "histogram", "random_normal", "random_uniform", "dropout", "shaped_dropout", "lamb_square"]
 
 
 def ceil(t: Tensor) -> Tensor:
@@ -440,6 +441,146 @@ def greater(input: Tensor, other: Tensor) -> Tensor:
     return one("greater", (input, other))
 
 
+def sum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Sum over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("sum", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def mean(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Mean over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("mean", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def sumsquare(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Sum of squares over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("sumsquare", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def l1(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Sum of absolute values over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("l1", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def l2(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Square root of the sum of squares over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("l2", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def logsum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Logarithm of the sum over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("logsum", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def logsumexp(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Logarithm of the sum of exponentials over axes.
+
+    Args:
+        t: A tensor (floats).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("logsumexp", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def max(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Largest element over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("max", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def min(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Smallest element over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("min", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
+def prod(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Product over axes.
+
+    Args:
+        t: A tensor (floats, ints).
+        axis: Axes to reduce; negative counts from the last, empty reduces all.
+        keepdims: Whether reduced axes stay with size 1.
+
+    Returns:
+        The result.
+    """
+    return one("prod", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
+
+
 def detach(t: Tensor) -> Tensor:
     """The same values, through which no gradient passes.
 
@@ -511,6 +652,46 @@ def max_pool(t: Tensor, kernel_size: Iterable[int], stride: Optional[Iterable[in
     """
     return one("max_pool", (t,),
                {"kernel_size": kernel_size, "stride": stride, "padding": padding, "out_pads": out_pads, "dilation": dilation, "in_dilations": in_dilations, "auto_pad": auto_pad, "ceil_mode": ceil_mode, "storage_order": storage_order})
+
+
+def interpolate(t: Tensor, scale_factor: Iterable[float] = (1.0, 1.0, 1.0, 1.0), mode: str = "nearest",
+                nearest_mode: str = "round_prefer_floor",
+                coordinate_transformation_mode: str = "half_pixel") -> Tensor:
+    """A tensor resized by interpolation, as ONNX Resize: sizes are scaled and rounded down.
+
+    Args:
+        t: A tensor (floats, ints). Floating point unless `mode` is "nearest".
+        scale_factor: Size of the result by that of the operand on each dimension.
+        mode: "nearest", "linear" or "cubic".
+        nearest_mode: Which element is the nearest: "round_prefer_floor", "round_prefer_ceil", "floor" or
+            "ceil".
+        coordinate_transformation_mode: Where an element of the result lies: "half_pixel",
+            "pytorch_half_pixel", "align_corners", "asymmetric" or "tf_crop_and_resize".
+
+    Returns:
+        The result.
+    """
+    return one("interpolate", (t,),
+               {"scale_factor": scale_factor, "mode": mode, "nearest_mode": nearest_mode, "coordinate_transformation_mode": coordinate_transformation_mode})
+
+
+def roi_align(t: Tensor, rois: Tensor, batch_index: Tensor, output_size: Iterable[int], spatial_scale: float,
+              sampling_ratio: int) -> Tensor:
+    """Regions of images, each as the means of bilinear samples in a fixed number of bins.
+
+    Args:
+        t: A tensor (floats). Images, channels, rows, columns.
+        rois: A tensor (floats). X1, y1, x2, y2 of each region.
+        batch_index: A tensor (ints). The image of each region; one that does not exist is all 0.
+        output_size: Rows and columns of bins.
+        spatial_scale: Elements of `t` per unit of the coordinates.
+        sampling_ratio: Sample points in each direction of a bin.
+
+    Returns:
+        The result.
+    """
+    return one("roi_align", (t, rois, batch_index),
+               {"output_size": output_size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio})
 
 
 def batch_norm_inference(t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor,
@@ -598,6 +779,45 @@ def tied_gather(t: Tensor, indices: Tensor, axis: int = 0,
     """
     return one("tied_gather", (t, indices),
                {"axis": axis, "available_memory_proportion": available_memory_proportion, "zero_OOR": zero_OOR})
+
+
+def groupedgather(t: Tensor, indices: Tensor, axis: int = 0, group_size: int = 1,
+                  available_memory_proportion: Optional[float] = None, zero_OOR: bool = False) -> Tensor:
+    """Slices of an axis picked by indices, in groups.
+
+    Args:
+        t: A tensor (any).
+        indices: A tensor (ints). Indices into the axis, of any shape.
+        axis: The axis; negative counts from the last.
+        group_size: Size of the first dimension of both operands, each entry of which is gathered on its own;
+            1: they have no such dimension.
+        available_memory_proportion: Kept for compatibility; has no effect.
+        zero_OOR: Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.
+
+    Returns:
+        The result.
+    """
+    return one("groupedgather", (t, indices),
+               {"axis": axis, "group_size": group_size, "available_memory_proportion": available_memory_proportion, "zero_OOR": zero_OOR})
+
+
+def scatter(t: Tensor, indices: Tensor, values: Tensor, axis: int = 0,
+            available_memory_proportion: Optional[float] = None) -> Tensor:
+    """A tensor with elements replaced at places on an axis; of several for one place the last counts.
+
+    Args:
+        t: A tensor (any).
+        indices: A tensor (ints). For every element of `values` its place on the axis; negative counts from
+            the end.
+        values: A tensor (any). The elements; their other coordinates are those that they have.
+        axis: The axis; negative counts from the last.
+        available_memory_proportion: Kept for compatibility; has no effect.
+
+    Returns:
+        The result.
+    """
+    return one("scatter", (t, indices, values),
+               {"axis": axis, "available_memory_proportion": available_memory_proportion})
 
 
 def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable[int],
@@ -778,6 +998,21 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
         The result.
     """
     return one("dropout", (t, seed_tensor), {"p": p})
+
+
+def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Iterable[int], ratio: float) -> Tensor:
+    """Sets parts of a tensor to 0 at random and scales the others by 1 / (1 - ratio).
+
+    Args:
+        t: A tensor (floats, ints).
+        seed_tensor: A tensor (uint32). Two numbers that decide which parts are kept.
+        shape: Shape that broadcasts to that of `t`: each element decides a part.
+        ratio: Probability of 0.
+
+    Returns:
+        The result.
+    """
+    return one("shaped_dropout", (t, seed_tensor), {"shape": shape, "ratio": ratio})
 
 
 def lamb_square(t: Tensor) -> Tensor:

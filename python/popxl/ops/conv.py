@@ -9,22 +9,6 @@ from popxl.tensor import Tensor
 #: The type of the argument `pad_type`: "not_set", "same_upper", "same_lower" or "valid".
 PadType = str
 
-_PAD_TYPES = ("not_set", "same_upper", "same_lower", "valid")
-
-
-def check_pad_type(pad_type: PadType) -> None:
-    """Checks how a window op is told to pad.
-
-    Args:
-        pad_type: The argument.
-
-    Raises:
-        ValueError: It is unknown.
-    """
-    if pad_type not in _PAD_TYPES:
-        raise ValueError(f"The pad type must be one of {', '.join(_PAD_TYPES)}, not {pad_type!r}.")
-
-
 def multi_conv_options(
     sess_opts: Dict[str, Any],
     attr_param: Dict[str, Any],
@@ -52,17 +36,16 @@ def multi_conv_options(
     return {**sess_opts, **attr_param, **{name: value for name, value in given.items() if value}}
 
 
-def _geometry(
-    stride: Iterable[int], padding: Iterable[int], dilation: Iterable[int], groups: int, pad_type: PadType
-) -> Dict[str, Any]:
-    check_pad_type(pad_type)
-    return {
-        "stride": tuple(stride),
-        "padding": tuple(padding),
-        "dilation": tuple(dilation),
-        "groups": groups,
-        "pad_type": pad_type,
-    }
+def _convolution(
+    name: str,
+    operands: Tuple[Tensor, ...],
+    geometry: Tuple[Iterable[int], Iterable[int], Iterable[int], int, PadType],
+    options: Tuple[Optional[List[float]], Optional[List[str]], Optional[List[int]]],
+    **more: Iterable[int],
+) -> Tensor:
+    names = ("stride", "padding", "dilation", "groups", "pad_type")
+    attributes = {**dict(zip(names, geometry)), **more, **multi_conv_options({}, {}, *options)}
+    return one(name, operands, attributes)
 
 
 def conv(
@@ -99,8 +82,12 @@ def conv(
         ValueError: The pad type is unknown.
         popart_exception: The shapes do not fit.
     """
-    options = multi_conv_options({}, {}, available_memory_proportions, partials_types, enable_conv_dithering)
-    return one("conv", (t, weight), {**_geometry(stride, padding, dilation, groups, pad_type), **options})
+    return _convolution(
+        "conv",
+        (t, weight),
+        (stride, padding, dilation, groups, pad_type),
+        (available_memory_proportions, partials_types, enable_conv_dithering),
+    )
 
 
 def conv_pow2scaled(
@@ -137,26 +124,12 @@ def conv_pow2scaled(
         ValueError: `log2_scale` is no scalar, or as for `conv`.
     """
     check_float8_operands(t, weight, log2_scale)
-    options = multi_conv_options({}, {}, available_memory_proportions, ["half"], enable_conv_dithering)
-    return one(
-        "conv", (t, weight, log2_scale), {**_geometry(stride, padding, dilation, groups, pad_type), **options}
+    return _convolution(
+        "conv",
+        (t, weight, log2_scale),
+        (stride, padding, dilation, groups, pad_type),
+        (available_memory_proportions, ["half"], enable_conv_dithering),
     )
-
-
-def _transposed(
-    operands: Tuple[Tensor, ...],
-    geometry: Dict[str, Any],
-    output_padding: Iterable[int],
-    output_shape: Iterable[int],
-    options: Dict[str, Any],
-) -> Tensor:
-    attributes = {
-        **geometry,
-        "output_padding": tuple(output_padding),
-        "output_shape": tuple(output_shape),
-        **options,
-    }
-    return one("conv_transpose", operands, attributes)
 
 
 def conv_transpose(
@@ -196,9 +169,14 @@ def conv_transpose(
         ValueError: The pad type is unknown.
         popart_exception: The shapes do not fit.
     """
-    options = multi_conv_options({}, {}, available_memory_proportions, partials_types, enable_conv_dithering)
-    geometry = _geometry(stride, padding, dilation, groups, pad_type)
-    return _transposed((t, weight), geometry, output_padding, output_shape, options)
+    return _convolution(
+        "conv_transpose",
+        (t, weight),
+        (stride, padding, dilation, groups, pad_type),
+        (available_memory_proportions, partials_types, enable_conv_dithering),
+        output_padding=output_padding,
+        output_shape=output_shape,
+    )
 
 
 def conv_transpose_pow2scaled(
@@ -239,6 +217,11 @@ def conv_transpose_pow2scaled(
         ValueError: `log2_scale` is no scalar, or as for `conv_transpose`.
     """
     check_float8_operands(t, weight, log2_scale)
-    options = multi_conv_options({}, {}, available_memory_proportions, ["half"], enable_conv_dithering)
-    geometry = _geometry(stride, padding, dilation, groups, pad_type)
-    return _transposed((t, weight, log2_scale), geometry, output_padding, output_shape, options)
+    return _convolution(
+        "conv_transpose",
+        (t, weight, log2_scale),
+        (stride, padding, dilation, groups, pad_type),
+        (available_memory_proportions, ["half"], enable_conv_dithering),
+        output_padding=output_padding,
+        output_shape=output_shape,
+    )

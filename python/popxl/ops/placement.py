@@ -1,9 +1,11 @@
-"""Copies from one IPU, or one set of tiles, to another."""
+"""Where values and code are: copies from one IPU, or one set of tiles, to another."""
 
 from typing import Optional
 
 from popxl import _core
-from popxl.ops._build import one
+from popxl.context import get_current_context
+from popxl.graph import Graph
+from popxl.ops._build import many, one
 from popxl.tensor import Tensor
 
 
@@ -52,3 +54,27 @@ def io_tile_copy(t: Tensor) -> Tensor:
     finally:
         _core.pop_tile_set()
         _core.pop_ipu()
+
+
+def remote_code_load(graph: Graph, destination: str) -> None:
+    """Says that the code of a graph is needed from here on.
+
+    All code is in memory here, so nothing is done when the program runs.
+
+    Args:
+        graph: The graph.
+        destination: "executable".
+
+    Raises:
+        ValueError: It is the graph that is being built, or the destination is unknown.
+        NotImplementedError: The destination is "compute_buffer" or "io_buffer".
+    """
+    if graph == get_current_context().graph:
+        raise ValueError(
+            f"The {remote_code_load.__name__} op cannot load the code of the graph that it is in ({graph.id})."
+        )
+    if destination in ("compute_buffer", "io_buffer"):
+        raise NotImplementedError(f"Code can't be loaded to {destination!r}, only to 'executable'.")
+    if destination != "executable":
+        raise ValueError(f"The destination of code must be 'executable', not {destination!r}.")
+    many("remote_code_load", (), {"graph": graph.id, "destination": destination})

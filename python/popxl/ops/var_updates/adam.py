@@ -39,19 +39,6 @@ def _updater(
     )
 
 
-def _check(
-    weight: Optional[Tensor],
-    time_step: Optional[Tensor],
-    weight_decay: Optional[_Number],
-    beta1: Optional[_Number],
-    beta2: Optional[_Number],
-) -> None:
-    if _decays(weight_decay) and weight is None:
-        raise ValueError("Weight decay requires weight to not be None.")
-    if time_step is not None and (beta1 is None or beta2 is None):
-        raise ValueError("Bias correction requires both beta1 and beta2 to not be None.")
-
-
 def adam_updater(
     acc_first_order: Tensor,
     acc_second_order: Tensor,
@@ -82,7 +69,6 @@ def adam_updater(
     Raises:
         ValueError: Something needed is missing.
     """
-    _check(weight, time_step, weight_decay, beta1, beta2)
     return _updater(
         "adam", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, beta2, epsilon
     )
@@ -116,7 +102,6 @@ def lamb_updater(
     Raises:
         ValueError: Something needed is missing.
     """
-    _check(weight, time_step, weight_decay, beta1, beta2)
     return _updater(
         "lamb", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, beta2, epsilon
     )
@@ -148,9 +133,6 @@ def adamax_updater(
     Raises:
         ValueError: The time step is missing, or the weight that weight decay needs.
     """
-    if time_step is None:
-        raise ValueError("AdaMax requires time_step to not be None.")
-    _check(weight, None, weight_decay, beta1, None)
     return _updater(
         "adamax", acc_first_order, acc_second_order, weight, time_step, weight_decay, beta1, None, epsilon
     )
