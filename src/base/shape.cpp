@@ -22,6 +22,18 @@ Strides contiguousStrides(std::span<const int64_t> shape) {
   return strides;
 }
 
+Strides channelsLastStrides(std::span<const int64_t> shape) {
+  Strides strides(shape.size());
+  int64_t step = shape[1];
+  strides[1] = 1;
+  for (size_t i = shape.size(); i-- > 2;) {
+    strides[i] = step;
+    step *= std::max<int64_t>(shape[i], 1);
+  }
+  strides[0] = step;
+  return strides;
+}
+
 std::string toString(std::span<const int64_t> shape) {
   std::string out = "(";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -73,6 +85,15 @@ bool Layout::isContiguous() const {
     if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
+  }
+  return true;
+}
+
+bool Layout::isChannelsLast() const {
+  if (rank() < 2) return false;
+  const Strides wanted = channelsLastStrides(shape);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1 && strides[i] != wanted[i]) return numElements() == 0;
   }
   return true;
 }

@@ -16,6 +16,8 @@ using Strides = std::vector<int64_t>;  ///< in elements; 0 on a broadcast dimens
 int64_t numElements(std::span<const int64_t> shape);
 /// Row-major strides in elements.
 Strides contiguousStrides(std::span<const int64_t> shape);
+/// Strides of [N, C, D...] whose channels lie side by side: in the order N, D..., C. Rank 2 or more.
+Strides channelsLastStrides(std::span<const int64_t> shape);
 /// "(2, 3)", "(4,)", "()": as Python prints a tuple.
 std::string toString(std::span<const int64_t> shape);
 /// NumPy broadcasting of two shapes; false when they do not broadcast.
@@ -42,6 +44,8 @@ struct Layout {
   int64_t bytes() const { return numElements() * sizeOf(dtype); }
   /// Row-major and dense (dimensions of size 1 may have any stride).
   bool isContiguous() const;
+  /// Dense in the order of channelsLastStrides (dimensions of size 1 may have any stride).
+  bool isChannelsLast() const;
   bool operator==(const Layout&) const = default;
 };
 

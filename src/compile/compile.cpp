@@ -87,6 +87,8 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   // After it, which looks for views where the program made them.
   passes::runPass("recompute_views", *program->ir);
   passes::runPass("transposed_products", *program->ir);
+  // Before anything looks at elementwise ops, so that these are among them.
+  passes::runPass("expand_batch_norm", *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
   program->streams = program->ir->streams();
 
@@ -106,10 +108,14 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   for (size_t i = 0; i < program->streams.size(); ++i)
     streams[program->streams[i].id()] = static_cast<int32_t>(i);
   program->codes.resize(graphs.size());
-  const LowerContext context{liveness, program->variableOffsets, codeOf, program->codes, streams};
+  const ChannelsLast channelsLast(graphs, liveness);
+  const LowerContext context{liveness,       channelsLast, program->variableOffsets, codeOf,
+                             program->codes, streams,      program->preparation,     program->variableBytes};
   for (const ir::Graph* g : graphs) {
     program->codes[static_cast<size_t>(codeOf.at(g))] = lowerGraph(*g, context);
   }
+  Code& first = program->codes.front();
+  first.frameBytes = std::max(first.frameBytes, program->preparation.frameBytes);
   log().debug("compiled {} graphs: {} bytes of frame, {} of variables", graphs.size(),
               program->main().frameBytes, program->variableBytes);
   return program;

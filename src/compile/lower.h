@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "analysis/live.h"
+#include "compile/channels_last.h"
 #include "compile/program.h"
 
 namespace popxl::compile {
@@ -10,10 +11,13 @@ namespace popxl::compile {
 /// What lowering one graph needs to know of the rest of the program.
 struct LowerContext {
   const analysis::Liveness& liveness;
+  const ChannelsLast& channelsLast;
   const std::map<const ir::Tensor*, int64_t>& variableOffsets;
   const std::map<const ir::Graph*, int32_t>& codeOf;  ///< callees are lowered before their callers
   const std::vector<Code>& codes;
   const std::map<std::string, int32_t, std::less<>>& streams;
+  Code& preparation;       ///< of the program, extended
+  int64_t& variableBytes;  ///< its results' place
 };
 
 /// Compiles one graph: order, storage, fusion, kernels, memory plan.

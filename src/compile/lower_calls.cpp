@@ -17,11 +17,11 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const Code& callee
   const ir::Tensor* t = op.input(operand);
   if (!context_.liveness.reads(op, operand)) return {};
   const bool written = callee.writesInput[input];
-  if (!written && !callWrites) return contiguous(t);
+  if (!written && !callWrites) return asPassed(t);
   const Storage& storage = storages_.at(t);
-  const bool dense = storage.layout.isContiguous();
+  const bool dense = context_.channelsLast.matches(t, storage.layout);
   if (op.modifies(operand)) {
-    const Ref where = contiguous(t);
+    const Ref where = asPassed(t);
     if (!dense) copyBack.push_back({operand, where});
     return where;
   }
@@ -34,13 +34,13 @@ Ref GraphLowering::argument(const ir::Op& op, size_t operand, const Code& callee
     ++sharing;
     changes = changes || op.modifies(i);
   }
-  if (!dense || (!changes && !written)) return contiguous(t);
+  if (!dense || (!changes && !written)) return asPassed(t);
   if (diesHere(storage.buffer) && storages_.buffers()[static_cast<size_t>(storage.buffer)].root == t &&
       sharing == 1) {
     return refOf(t);
   }
   const Ref copy = temporary(t->type().bytes());
-  emitCopy(storage, copy, &op);
+  emitCopy(storage, copy, context_.channelsLast.layoutOf(t), &op);
   return copy;
 }
 
@@ -54,7 +54,7 @@ void GraphLowering::addResultRefs(const ir::Op& op, const ir::Graph& callee, std
 void GraphLowering::copyBackByRef(const ir::Op& op, const std::vector<CopyBack>& copyBack) {
   for (const auto& [operand, from] : copyBack) {
     const Storage& to = storages_.at(op.input(operand));
-    auto kernel = kernels::makeCopy(Layout(to.layout.dtype, to.layout.shape), to.layout);
+    auto kernel = kernels::makeCopy(context_.channelsLast.layoutOf(op.input(operand)), to.layout);
     emitKernel(std::move(kernel), {from, {to.buffer, to.byteOffset(), from.bytes}}, {&op});
   }
 }
@@ -96,13 +96,13 @@ Ref GraphLowering::carriedStart(const ir::Op& op, size_t i, const Code& body, Re
     ++sharing;
     changes = changes || op.modifies(other);
   }
-  const bool dense = storage.layout.isContiguous();
+  const bool dense = context_.channelsLast.matches(t, storage.layout);
   if (!changes && dense && sharing == 1 && buffer.root == t && diesHere(storage.buffer) &&
       takesOver(start, storage.buffer))
     return start;
   if (!changes && dense && !body.writesInput[i]) return refOf(t);
   if (start.buffer < 0) start = temporary(t->type().bytes());
-  emitCopy(storage, start, &op);
+  emitCopy(storage, start, context_.channelsLast.layoutOf(t), &op);
   return start;
 }
 
@@ -146,7 +146,7 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
     finals.push_back(refOf(op.output(i)));
     others.emplace_back();
     if (count == 0) {
-      emitCopy(storages_.at(op.input(i)), finals.back(), &op);
+      emitCopy(storages_.at(op.input(i)), finals.back(), context_.channelsLast.layoutOf(op.output(i)), &op);
       continue;
     }
     inputs[i] = carriedStart(op, i, code, count % 2 == 0 ? finals.back() : others.back());

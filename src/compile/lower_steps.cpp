@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "compile/lowering.h"
+#include "compile/memory_order.h"
 #include "kernels/check.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -235,6 +236,10 @@ void GraphLowering::lowerElementwise(const Step& step) {
   }
   const double flops = kernels::flopsOf(group.expr()) * static_cast<double>(numElements(spec.space));
   spec.expr = std::move(group.expr());
+  // Random bits are counted by positions, in their order.
+  const bool random =
+      std::any_of(step.ops.begin(), step.ops.end(), [](const ir::Op* op) { return op->def().random; });
+  if (!random) walkInMemoryOrder(spec);
   emitKernel(kernels::makeElementwise(std::move(spec)), std::move(refs), step.ops, flops);
 }
 
@@ -271,6 +276,7 @@ void GraphLowering::lowerReduction(const ir::Op& op) {
   // One operation more for folding each value into the result.
   const double flops = (kernels::flopsOf(group.expr()) + 1) * static_cast<double>(numElements(spec.space));
   spec.expr = std::move(group.expr());
+  walkInMemoryOrder(spec);
   emitKernel(kernels::makeReduce(std::move(spec)), std::move(refs), {&op}, flops);
 }
 
@@ -318,7 +324,9 @@ void GraphLowering::lowerKernel(const ir::Op& op) {
     context.outputs.push_back(storages_.at(t).layout);
     refs.push_back(refOf(t));
   }
-  emitKernel(op.def().kernel(context), std::move(refs), {&op});
+  kernels::KernelPtr kernel = op.def().kernel(context);
+  emitPreparation(*kernel, op, refs);
+  emitKernel(std::move(kernel), std::move(refs), {&op});
 }
 
 }  // namespace popxl::compile

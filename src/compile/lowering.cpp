@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algo/offsets.h"
 #include "base/error.h"
 #include "kernels/copy.h"
 
@@ -40,7 +41,7 @@ GraphLowering::GraphLowering(const ir::Graph& graph, const LowerContext& context
     : graph_(graph),
       context_(context),
       order_(liveOrder(graph, context.liveness)),
-      storageMap_(std::in_place, graph, order_, context.liveness),
+      storageMap_(std::in_place, graph, order_, context.liveness, context.channelsLast),
       storages_(*storageMap_),
       steps_(fuse(graph, order_, storages_, context.liveness)) {
   mergedInto_.assign(storages_.buffers().size(), -1);
@@ -89,7 +90,8 @@ void GraphLowering::chooseResultBuffers() {
     if (graph_.isMain() || !context_.liveness.returns(graph_, i) || !storages_.has(t)) continue;
     Buffer& buffer = storages_.buffers()[static_cast<size_t>(storages_.at(t).buffer)];
     if (buffer.kind != Buffer::Kind::kLocal || buffer.bytes != t->type().bytes()) continue;
-    if (!storages_.at(t).layout.isContiguous() || storages_.at(t).elementOffset != 0) continue;
+    if (!context_.channelsLast.matches(t, storages_.at(t).layout) || storages_.at(t).elementOffset != 0)
+      continue;
     buffer.kind = Buffer::Kind::kArgumentOut;
     buffer.argument = inputs + static_cast<int32_t>(i);
   }
@@ -118,7 +120,7 @@ void GraphLowering::emitResultCopies() {
     const int32_t to = storages_.addBuffer({Buffer::Kind::kArgumentOut, t->type().bytes(), argument, t});
     mergedInto_.push_back(-1);
     lastRead_.push_back(kForever);
-    emitCopy(from, {to, 0}, t->producer());
+    emitCopy(from, {to, 0}, context_.channelsLast.layoutOf(t), t->producer());
   }
 }
 
@@ -151,6 +153,15 @@ Ref GraphLowering::contiguous(const ir::Tensor* t) {
   return copy;
 }
 
+/// The tensor as a called graph takes it: where it lies, or a copy made now.
+Ref GraphLowering::asPassed(const ir::Tensor* t) {
+  const Storage& storage = storages_.at(t);
+  if (context_.channelsLast.matches(t, storage.layout)) return refOf(t);
+  const Ref copy = temporary(t->type().bytes());
+  emitCopy(storage, copy, context_.channelsLast.layoutOf(t), t->producer());
+  return copy;
+}
+
 void GraphLowering::emit(Instruction instruction, std::vector<Ref> refs) {
   drafts_.push_back({std::move(instruction), std::move(refs)});
 }
@@ -173,11 +184,52 @@ void GraphLowering::emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs,
 }
 
 void GraphLowering::emitCopy(const Storage& from, Ref to, const ir::Op* op) {
-  auto kernel = kernels::makeCopy(from.layout, Layout(from.layout.dtype, from.layout.shape));
+  emitCopy(from, to, Layout(from.layout.dtype, from.layout.shape), op);
+}
+
+void GraphLowering::emitCopy(const Storage& from, Ref to, const Layout& layout, const ir::Op* op) {
+  auto kernel = kernels::makeCopy(from.layout, layout);
   std::vector<const ir::Op*> ops;
   if (op != nullptr) ops.push_back(op);
   const Ref source = {from.buffer, from.byteOffset(), from.layout.bytes()};
   emitKernel(std::move(kernel), {source, {to.buffer, to.offset, source.bytes}}, std::move(ops));
+}
+
+/// Whether the memory is the same in all runs.
+bool GraphLowering::isFixed(const Buffer& buffer) {
+  if (buffer.kind == Buffer::Kind::kConstant) return true;
+  if (buffer.kind != Buffer::Kind::kVariable) return false;
+  if (!written_.has_value()) written_.emplace(graph_);
+  return !(*written_)(buffer.root);
+}
+
+/// Takes out of a kernel what it does with one operand alone: done when the variables come from the host
+/// where the operand never changes, else as an instruction of its own.
+void GraphLowering::emitPreparation(kernels::Kernel& kernel, const ir::Op& op, std::vector<Ref>& refs) {
+  kernels::Preparation work = kernel.takePreparation();
+  if (work.kernel == nullptr) return;
+  Ref& operand = refs[work.operand];
+  if (!isFixed(storages_.buffers()[static_cast<size_t>(operand.buffer)])) {
+    const Ref result = temporary(work.bytes);
+    emitKernel(std::move(work.kernel), {operand, result}, {&op});
+    operand = result;
+    return;
+  }
+  const int64_t unit = algo::kOffsetAlignment;
+  const Address from = addressOf(operand, {}),
+                to{Address::Base::kVariable, 0, context_.variableBytes, nullptr};
+  context_.variableBytes += (work.bytes + unit - 1) / unit * unit;
+  const int64_t scratch = work.kernel->scratchBytes();
+  Instruction instruction;
+  instruction.what = RunKernel{std::move(work.kernel), {from, to, {Address::Base::kFrame, 0, 0, nullptr}}};
+  instruction.ops = {&op};
+  instruction.cost.bytes = static_cast<double>(operand.bytes + work.bytes);
+  context_.preparation.instructions.push_back(std::move(instruction));
+  context_.preparation.frameBytes = std::max(context_.preparation.frameBytes, scratch);
+  operand = {storages_.addBuffer({Buffer::Kind::kPrepared, work.bytes, 0, nullptr, -1, to.offset}), 0,
+             work.bytes};
+  mergedInto_.push_back(-1);
+  lastRead_.push_back(step_);
 }
 
 /// Whether nothing after this step touches a local buffer.

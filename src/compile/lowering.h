@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/written.h"
 #include "compile/fuse.h"
 #include "compile/lower.h"
 #include "compile/storage.h"
@@ -53,11 +54,15 @@ class GraphLowering {
   Ref temporary(int64_t bytes);
   Ref frameFor(int32_t code);
   Ref contiguous(const ir::Tensor* t);
+  Ref asPassed(const ir::Tensor* t);
   void emit(Instruction instruction, std::vector<Ref> refs);
   void emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops);
   void emitKernel(kernels::KernelPtr kernel, std::vector<Ref> refs, std::vector<const ir::Op*> ops,
                   double flops);
   void emitCopy(const Storage& from, Ref to, const ir::Op* op);
+  void emitCopy(const Storage& from, Ref to, const Layout& layout, const ir::Op* op);
+  void emitPreparation(kernels::Kernel& kernel, const ir::Op& op, std::vector<Ref>& refs);
+  bool isFixed(const Buffer& buffer);
   bool diesHere(int32_t buffer) const;
   int32_t resolve(int32_t buffer) const;
 
@@ -106,6 +111,7 @@ class GraphLowering {
   std::vector<int32_t> lastRead_;    // per buffer: last step that touches it
   std::vector<int32_t> mergedInto_;  // per buffer: takes over another's memory, or -1
   std::vector<Draft> drafts_;
+  std::optional<analysis::Written> written_;  // made when first asked
 };
 
 }  // namespace popxl::compile

@@ -15,6 +15,8 @@ Address GraphLowering::addressOf(const Ref& ref, const std::vector<int64_t>& off
       return {Address::Base::kFrame, 0, offsets[static_cast<size_t>(buffer)] + ref.offset, nullptr};
     case Buffer::Kind::kVariable:
       return {Address::Base::kVariable, 0, context_.variableOffsets.at(b.root) + ref.offset, nullptr};
+    case Buffer::Kind::kPrepared:
+      return {Address::Base::kVariable, 0, b.offset + ref.offset, nullptr};
     case Buffer::Kind::kConstant:
       return {Address::Base::kConstant, 0, ref.offset, b.root->data()->bytes};
     case Buffer::Kind::kArgumentIn:

@@ -80,6 +80,18 @@ struct Describer {
   std::string operator()(const RunPrint&) const { return "print"; }
 };
 
+std::string list(const Code& code, const Program& program) {
+  std::string out;
+  for (const Instruction& i : code.instructions) {
+    out += "  " + std::visit(Printer{program}, i.what);
+    for (const ir::Op* op : i.ops)
+      out += fmt::format("{}{}", op == i.ops.front() ? "  // " : " ", op->name());
+    if (!i.ops.empty() && i.ops.front()->loc().known()) out += " " + i.ops.front()->loc().str();
+    out += "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string Program::describe(const Instruction& instruction) const {
@@ -88,15 +100,10 @@ std::string Program::describe(const Instruction& instruction) const {
 
 std::string Program::str() const {
   std::string out = fmt::format("variables {} bytes, constants {} bytes\n", variableBytes, constantBytes);
+  if (!preparation.instructions.empty()) out += "preparation\n" + list(preparation, *this);
   for (const Code& code : codes) {
-    out += fmt::format("@{} frame {} bytes\n", code.graph->displayName(), code.frameBytes);
-    for (const Instruction& i : code.instructions) {
-      out += "  " + std::visit(Printer{*this}, i.what);
-      for (const ir::Op* op : i.ops)
-        out += fmt::format("{}{}", op == i.ops.front() ? "  // " : " ", op->name());
-      if (!i.ops.empty() && i.ops.front()->loc().known()) out += " " + i.ops.front()->loc().str();
-      out += "\n";
-    }
+    out +=
+        fmt::format("@{} frame {} bytes\n", code.graph->displayName(), code.frameBytes) + list(code, *this);
   }
   return out;
 }

@@ -128,10 +128,13 @@ struct RemoteVariable {
 struct Program {
   std::shared_ptr<ir::Ir> ir;  ///< the rewritten clone that instructions refer to
   std::vector<Code> codes;     ///< the main graph's first
+  /// What constants and variables that nothing writes determine (packed weights): run when the variables came
+  /// from the host. The results lie behind the variables.
+  Code preparation;
   std::vector<ir::Stream> streams;
   std::map<const ir::Tensor*, int64_t> variableOffsets;  ///< of the clone's variables
   std::vector<RemoteVariable> remoteVariables;
-  int64_t variableBytes = 0;  ///< a replica's variables
+  int64_t variableBytes = 0;  ///< a replica's variables and what is prepared
   int64_t constantBytes = 0;
 
   const Code& main() const { return codes.front(); }

@@ -8,10 +8,11 @@
 
 namespace popxl::compile {
 StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order,
-                       const analysis::Liveness& liveness)
+                       const analysis::Liveness& liveness, const ChannelsLast& channelsLast)
     : graph_(graph),
       order_(order),
       liveness_(liveness),
+      channelsLast_(channelsLast),
       storages_(graph),
       free_(graph, false),
       passed_(graph, -1),
@@ -23,7 +24,7 @@ StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Tensor* t = graph.inputs()[i];
     storages_[t] = {addBuffer({Buffer::Kind::kArgumentIn, t->type().bytes(), static_cast<int32_t>(i), t}),
-                    Layout(t->dtype(), t->shape()), 0};
+                    channelsLast.layoutOf(t), 0};
   }
   for (size_t i = 0; i < order.size(); ++i) place(*order[i], static_cast<int32_t>(i));
 }
@@ -116,7 +117,7 @@ const Storage& StorageMap::storageOf(const ir::Tensor* t) {
 
 void StorageMap::placeOwn(const ir::Tensor* t) {
   const int32_t buffer = addBuffer({Buffer::Kind::kLocal, t->type().bytes(), 0, t});
-  storages_[t] = {buffer, Layout(t->dtype(), t->shape()), 0};
+  storages_[t] = {buffer, channelsLast_.layoutOf(t), 0};
 }
 
 /// Makes the result of an op share its operand's memory if that is right; true when it does.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "analysis/live.h"
+#include "compile/channels_last.h"
 #include "ir/graph_map.h"
 #include "ir/ir.h"
 
@@ -11,12 +12,13 @@ namespace popxl::compile {
 
 /// A piece of memory of one graph's code.
 struct Buffer {
-  enum class Kind : uint8_t { kLocal, kVariable, kConstant, kArgumentIn, kArgumentOut };
+  enum class Kind : uint8_t { kLocal, kVariable, kConstant, kPrepared, kArgumentIn, kArgumentOut };
   Kind kind = Kind::kLocal;
   int64_t bytes = 0;
   int32_t argument = 0;              ///< kArgumentIn, kArgumentOut
   const ir::Tensor* root = nullptr;  ///< the tensor that it was made for; null: scratch memory or a frame
   int32_t frameOf = -1;              ///< the code whose frame it is
+  int64_t offset = 0;                ///< kPrepared: bytes from the first variable
 };
 
 /// Where a tensor lies.
@@ -34,7 +36,8 @@ struct Storage {
 /// when nothing writes that memory while the view is still read; else it is a copy.
 class StorageMap {
  public:
-  StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness);
+  StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order, const analysis::Liveness& liveness,
+             const ChannelsLast& channelsLast);
 
   const Storage& at(const ir::Tensor* t) const;
   bool has(const ir::Tensor* t) const { return storages_[t].buffer >= 0; }
@@ -58,6 +61,7 @@ class StorageMap {
   const ir::Graph& graph_;
   const std::vector<ir::Op*>& order_;
   const analysis::Liveness& liveness_;
+  const ChannelsLast& channelsLast_;
   std::vector<Buffer> buffers_;
   ir::TensorMap<Storage> storages_;
   ir::OpMap<bool> free_;

@@ -14,12 +14,19 @@ using compile::Instruction;
 
 Executor::Executor(const compile::Program& program) : program_(program) {
   size_t most = 0;
-  for (const Code& code : program.codes) {
+  const auto count = [&](const Code& code) {
     for (const Instruction& i : code.instructions) {
       if (const auto* k = std::get_if<compile::RunKernel>(&i.what)) most = std::max(most, k->operands.size());
     }
-  }
+  };
+  for (const Code& code : program.codes) count(code);
+  count(program.preparation);
   operands_.resize(most);
+}
+
+void Executor::prepare(std::byte* frame, std::byte* variables) {
+  variables_ = variables;
+  for (const Instruction& i : program_.preparation.instructions) execute(i, frame, nullptr);
 }
 
 void Executor::run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,

@@ -22,6 +22,9 @@ class Executor {
  public:
   explicit Executor(const compile::Program& program);
 
+  /// Runs the program's preparation on variables that came from the host.
+  void prepare(std::byte* frame, std::byte* variables);
+
   /// Runs the main graph once. `frame` holds program.main().frameBytes, `variables` program.variableBytes;
   /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries, or a remote
   /// buffer has no such entry.

@@ -81,6 +81,13 @@ void Session::weightsFromHost() {
     }
   }
   failed_ = false;
+  prepared_ = false;
+}
+
+/// Brings what only fixed variables and constants determine up to date.
+void Session::prepare() {
+  for (Arena& variables : variables_) executors_.front()->prepare(frame_->base(), variables.base());
+  prepared_ = true;
 }
 
 void Session::weightsToHost() {
@@ -132,6 +139,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
          "(write_variables_data or weights_from_host) before the next run");
   }
   setCursors(buffers);
+  if (!prepared_) prepare();
   failed_ = true;
   for (int64_t r = 0; r < replicas_; ++r) {
     for (StreamCursor& cursor : cursors_) cursor.next = 0;

@@ -64,6 +64,7 @@ class Session {
   void setCursors(std::span<const StreamBuffer> buffers);
   int64_t rowOf(const ir::Tensor& variable, int64_t replica) const;
   int64_t shardOf(const compile::RemoteVariable& variable, int64_t replica) const;
+  void prepare();
 
   std::shared_ptr<ir::Ir> ir_;
   std::shared_ptr<const compile::Program> program_;
@@ -77,6 +78,7 @@ class Session {
   std::unique_ptr<Recorder> recorder_;  // while a profile is being taken
   MachinePeaks peaks_;
   bool failed_ = false;
+  bool prepared_ = false;  ///< the program's preparation ran on these variables
   std::mutex running_;
 };
 

@@ -19,6 +19,7 @@ struct OperandDef {
   DTypes dtypes = kAny;
   std::string_view doc = "";
   Arity arity = Arity::kOne;  ///< at most one variadic operand, the last
+  bool channelsLast = false;  ///< a kernel takes [N, C, ...] in the order N, ..., C as readily
 };
 
 struct AttrDef {
@@ -32,7 +33,8 @@ struct AttrDef {
 struct ResultDef {
   std::string_view name;
   std::string_view doc = "";
-  bool variadic = false;  ///< the only result: as many as inference says
+  bool variadic = false;      ///< the only result: as many as inference says
+  bool channelsLast = false;  ///< a kernel can write [N, C, ...] in the order N, ..., C
 };
 
 /// What one input of an op means to an output: an in-place op's result is the same memory.
@@ -133,6 +135,8 @@ struct OpDef {
   ViewFn view = nullptr;
   KernelFn kernel = nullptr;
   bool stridedInputs = false;  ///< the kernel takes inputs of any strides; else they are made contiguous
+  /// Whether the kernel is so much faster on channels-last operands that they are worth bringing there.
+  bool (*prefersChannelsLast)(const Op& op) = nullptr;
   Structure structure = Structure::kNone;
 
   std::string inplaceName() const { return std::string(name) + "_"; }

@@ -47,6 +47,22 @@ void checkTypes(const Layout& a, const Layout& b, const Layout& result) {
   }
 }
 
+/// The gradient of the input of a convolution without a window is a product with the transposed weights, that
+/// is a convolution too; the library's forward kernels are the faster ones.
+bool isPointwiseChannelsLast(const ConvSpec& spec) {
+  const auto is = [](const Layout& l) { return l.dtype == DType::kFloat32 && l.isChannelsLast(); };
+  return spec.groups == 1 && !spec.scaled && convSizes(spec).isPointwise() && is(spec.input) &&
+         is(spec.output) && spec.weights.isContiguous();
+}
+
+ConvSpec asForward(const ConvSpec& spec) {
+  ConvSpec forward = spec;
+  std::swap(forward.input, forward.output);
+  std::swap(forward.weights.shape[0], forward.weights.shape[1]);
+  std::swap(forward.weights.strides[0], forward.weights.strides[1]);
+  return forward;
+}
+
 KernelPtr make(const ConvSpec& spec, ConvDirection direction) {
   const bool isInput = direction == ConvDirection::kGradInput,
              isWeights = direction == ConvDirection::kGradWeight;
@@ -57,11 +73,13 @@ KernelPtr make(const ConvSpec& spec, ConvDirection direction) {
   const dense::Compute compute = dense::computeOf(first.dtype, "conv");
   POPXL_ASSERT(!spec.scaled || isFloat8(first.dtype), "a scale needs float8 operands, not {}",
                nameOf(first.dtype));
-  const ConvSizes sizes = convSizes(spec);
   if (first.numElements() == 0 || second.numElements() == 0 || result.numElements() == 0) {
     return std::make_unique<EmptyConv>(result, spec.scaled ? 3 : 2, describeConv(spec, direction));
   }
-  if (compute == dense::Compute::kF32 && prefersBlocked(sizes, direction, onednnHasAvx512())) {
+  if (isInput && isPointwiseChannelsLast(spec)) {
+    if (KernelPtr kernel = makeOnednnConv(asForward(spec), ConvDirection::kForward)) return kernel;
+  }
+  if (compute == dense::Compute::kF32 && prefersLibrary(spec, direction, onednnHasAvx512())) {
     if (KernelPtr kernel = makeOnednnConv(spec, direction)) return kernel;
   }
   return makeIm2colConv(spec, direction);

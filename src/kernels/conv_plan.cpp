@@ -11,8 +11,12 @@
 namespace popxl::kernels {
 namespace {
 
-constexpr int64_t kChunkBytes = 1536 * 1024;  // of input and output of a chunk: they stay in L2
 constexpr int64_t kMaxSums = 16;
+constexpr double kSerialFlops = 3e6;   // work below this is one piece
+constexpr double kPieceFlops = 12e6;   // wanted of a piece
+constexpr double kMaxPieces = 8;       // wanted of a convolution
+constexpr int64_t kChannelBlock = 16;  // channels are cut in multiples of this
+constexpr double kStridedCopy = 2;     // a result cut by channels is written, read and written again
 
 std::array<int64_t, 3> spatial(std::span<const int64_t> values, int64_t missing) {
   std::array<int64_t, 3> result{missing, missing, missing};
@@ -68,17 +72,8 @@ ConvSizes convSizes(const ConvSpec& spec) {
 }
 
 ConvTensor convTensor(const Layout& layout) {
-  return {layout, dense::isComputeType(layout.dtype) && layout.isContiguous()};
-}
-
-int64_t imagesPerChunk(const ConvSizes& sizes, double flops) {
-  const int64_t bytes = 4 * (sizes.inChannels * sizes.inVolume() + sizes.outChannels * sizes.outVolume());
-  const double byWork = flops / std::max(1.0, sizes.flopsPerImage());
-  const double byMemory = static_cast<double>(kChunkBytes) / static_cast<double>(std::max<int64_t>(bytes, 1));
-  auto images = static_cast<int64_t>(std::min({byWork, byMemory, static_cast<double>(sizes.batch)}));
-  images = std::max<int64_t>(images, 1);
-  while (sizes.batch % images != 0) --images;
-  return images;
+  const bool direct = dense::isComputeType(layout.dtype);
+  return {layout, direct && layout.isContiguous(), direct && layout.isChannelsLast()};
 }
 
 int64_t imagesPerSum(const ConvSizes& sizes) {
@@ -89,7 +84,78 @@ int64_t imagesPerSum(const ConvSizes& sizes) {
   return images;
 }
 
-bool prefersBlocked(const ConvSizes& sizes, ConvDirection direction, bool avx512) {
+namespace {
+
+/// Bytes that the pieces of a cut move together.
+double movedBytes(const ConvSizes& s, ConvDirection direction, const ConvCut& cut, double pieces,
+                  int64_t channels) {
+  const double images = static_cast<double>(s.batch / cut.images);
+  const double in = static_cast<double>(s.batch * s.inChannels * s.inVolume());
+  const double out = static_cast<double>(s.batch * s.outChannels * s.outVolume());
+  const double weights = static_cast<double>(s.outChannels * s.depth());
+  const double channelCuts = static_cast<double>(channels / cut.channels);
+  const double copies = channelCuts > 1 ? 1 + kStridedCopy : 1;
+  if (direction == ConvDirection::kGradWeight) {
+    return in * channelCuts + out * copies + weights * (images > 1 ? 2 * images : 1);
+  }
+  const bool isForward = direction == ConvDirection::kForward;
+  return (isForward ? in : out) * channelCuts + (isForward ? out : in) * copies +
+         weights * pieces / channelCuts;
+}
+
+/// Whether every piece of `rows` output rows sees some row of the input.
+bool canCutRows(const ConvSpec& spec, int64_t rows) {
+  const int64_t first = (spec.output.shape[2] - 1) / rows * rows;
+  const int64_t window = (spec.weights.shape[2] - 1) * spec.dilations[0] + 1;
+  const int64_t end =
+      (std::min(rows, spec.output.shape[2]) - 1) * spec.strides[0] - spec.padsBegin[0] + window;
+  return spec.padsBegin[0] >= 0 && first * spec.strides[0] - spec.padsBegin[0] < spec.input.shape[2] &&
+         end > 0;
+}
+
+}  // namespace
+
+ConvCut chooseCut(const ConvSpec& spec, ConvDirection direction) {
+  const ConvSizes s = convSizes(spec);
+  const bool isForward = direction == ConvDirection::kForward;
+  const int64_t channels = direction == ConvDirection::kGradInput ? s.inChannels : s.outChannels;
+  const int64_t allRows = isForward ? spec.output.shape[2] : spec.input.shape[2];
+  const ConvCut whole{s.batch, allRows, channels};
+  if (s.flops() < kSerialFlops) return whole;
+  const double wanted = std::clamp(s.flops() / kPieceFlops, 1.0, kMaxPieces);
+  ConvCut best = whole;
+  double bestBytes = 0, bestPieces = 0;
+  const auto offer = [&](const ConvCut& cut) {
+    const int64_t rowCuts = (allRows + cut.rows - 1) / cut.rows;
+    const double pieces = static_cast<double>(s.batch / cut.images * rowCuts * (channels / cut.channels));
+    const double bytes = movedBytes(s, direction, cut, pieces, channels);
+    const bool enough = pieces >= wanted, hadEnough = bestPieces >= wanted;
+    const bool better =
+        enough && hadEnough ? bytes < bestBytes : enough || (!hadEnough && pieces > bestPieces);
+    if (bestPieces > 0 && !better) return;
+    best = cut;
+    bestBytes = bytes;
+    bestPieces = pieces;
+  };
+  for (int64_t images = s.batch; images >= 1; --images) {
+    if (s.batch % images != 0 || (direction == ConvDirection::kGradWeight && s.batch / images > kMaxSums))
+      continue;
+    for (int64_t part = channels;; part /= 2) {
+      offer({images, allRows, part});
+      if (s.groups > 1 || part % (2 * kChannelBlock) != 0) break;
+    }
+    if (images > 1 || !isForward) continue;
+    for (int64_t rows = (allRows + 1) / 2; rows >= 4; rows = (rows + 1) / 2) {
+      if (canCutRows(spec, rows)) offer({images, rows, channels});
+    }
+  }
+  return best;
+}
+
+bool prefersLibrary(const ConvSpec& spec, ConvDirection direction, bool avx512) {
+  const ConvSizes sizes = convSizes(spec);
+  const ConvTensor in = convTensor(spec.input), out = convTensor(spec.output);
+  if (in.channelsLast && out.channelsLast && !(in.plain && out.plain)) return true;
   if (sizes.isPointwise() && sizes.groups == 1 && sizes.outVolume() >= 128) return false;
   const int64_t channels = sizes.groupIn();
   switch (direction) {

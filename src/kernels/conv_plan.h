@@ -12,13 +12,17 @@ enum class ConvDirection : uint8_t { kForward, kGradInput, kGradWeight };
 /// where it is.
 struct ConvTensor {
   Layout layout;
-  bool plain;
+  bool plain;         ///< row-major
+  bool channelsLast;  ///< in the order of channelsLastStrides
 
+  bool isDense() const { return plain || channelsLast; }
   /// The same tensor with other sizes of the first two dimensions.
   Layout part(int64_t first, int64_t second) const;
   int64_t partElements(int64_t first, int64_t second) const { return part(first, second).numElements(); }
-  std::byte* at(std::byte* data, int64_t first, int64_t second) const {
-    return data + (first * layout.strides[0] + second * layout.strides[1]) * sizeOf(layout.dtype);
+  /// Where a part begins: at this sample, channel and row (of the outermost spatial dimension).
+  std::byte* at(std::byte* data, int64_t first, int64_t second, int64_t row = 0) const {
+    return data + (first * layout.strides[0] + second * layout.strides[1] + row * layout.strides[2]) *
+                      sizeOf(layout.dtype);
   }
 };
 
@@ -47,14 +51,20 @@ struct ConvSizes {
 ConvSizes convSizes(const ConvSpec& spec);
 ConvTensor convTensor(const Layout& layout);
 
-/// Images of one chunk of work: divides the batch; about `flops` of work and not more memory than stays in
-/// L2.
-int64_t imagesPerChunk(const ConvSizes& sizes, double flops);
-/// Chunks of the batch for work of which each chunk keeps a sum: imagesPerChunk for not more than 16 chunks.
+/// Chunks of the batch for work of which each chunk keeps a sum: images of one, for not more than 16 chunks.
 int64_t imagesPerSum(const ConvSizes& sizes);
 
-/// Whether oneDNN's blocked kernels are to be tried (float32 arithmetic), else im2col and a matrix product.
-bool prefersBlocked(const ConvSizes& sizes, ConvDirection direction, bool avx512);
+/// How a convolution is cut into pieces: images of the batch, rows (of the outermost spatial dimension) and
+/// channels of the result; output channels for the gradient of the weights, whose image cuts give sums.
+struct ConvCut {
+  int64_t images, rows, channels;
+};
+/// The cut into enough pieces for many threads that moves least memory: each piece reads its part of the
+/// data and all of the weights, or the reverse.
+ConvCut chooseCut(const ConvSpec& spec, ConvDirection direction);
+
+/// Whether oneDNN's kernels are to be tried (float32 arithmetic), else im2col and a matrix product.
+bool prefersLibrary(const ConvSpec& spec, ConvDirection direction, bool avx512);
 
 /// Adds `parts` dense gradients of the weights in order and writes them to `layout`; parallel.
 template <typename T>

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/norm_channels_last.h"
 #include "kernels/rows.h"
 
 namespace popxl::kernels {
@@ -254,6 +255,7 @@ void check(const GroupNormSpec& spec, const Layout& other) {
 
 KernelPtr makeGroupNorm(GroupNormSpec spec, const Layout& y) {
   check(spec, y);
+  if (isGroupNormChannelsLast(spec, y)) return makeGroupNormChannelsLast(spec);
   return withContiguous(
       {spec.x, spec.weight, spec.weight}, {y, spec.mean, spec.mean}, [&](const std::vector<Layout>& layouts) {
         const GroupNormSpec dense{layouts[0], layouts[1], layouts[4], spec.groups, spec.eps};
@@ -266,6 +268,7 @@ KernelPtr makeGroupNorm(GroupNormSpec spec, const Layout& y) {
 KernelPtr makeGroupNormGrad(GroupNormSpec spec, const Layout& dy, const Layout& dx) {
   check(spec, dy);
   check(spec, dx);
+  if (isGroupNormChannelsLast(spec, dx) && dy.isChannelsLast()) return makeGroupNormGradChannelsLast(spec);
   return withContiguous(
       {spec.x, spec.weight, spec.mean, spec.mean, dy}, {dx, spec.weight, spec.weight},
       [&](const std::vector<Layout>& layouts) {

@@ -1,367 +1,359 @@
 #include "kernels/onednn_conv.h"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
+#include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
-#include "kernels/onednn_gemm.h"
-#include "kernels/onednn_primitive.h"
+#include "kernels/onednn_conv_piece.h"
 
 namespace popxl::kernels {
 namespace {
 
 using dense::Carver;
-using dnnl::memory;
-using onednn::Primitive;
-
-constexpr double kSerialFlops = 3e6;
-constexpr int64_t kChannelBlock = 16;
+using onednn::ConvPiece;
+using onednn::Side;
 
 int64_t roundUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-void runWith(const Primitive& primitive, void* a, void* b, std::byte* scratchpad) {
-  primitive.scratchBytes() > 0 ? primitive.run({a, b, scratchpad}) : primitive.run({a, b});
+/// Weights that the library can read where they are.
+bool isReadable(const Layout& weights) {
+  return weights.dtype == DType::kFloat32 &&
+         std::all_of(weights.strides.begin(), weights.strides.end(), [](int64_t s) { return s > 0; });
 }
 
-/// A tensor of a chunk: as it lies outside the library, and as the primitive wants it.
-struct Side {
-  memory::desc outside, inside;
-  std::unique_ptr<Primitive> reorder;  ///< null when they are the same
+/// A part of a tensor outside the library: inside the whole tensor when that is used where it is, else a
+/// dense buffer of its own.
+Layout partLayout(const Layout& whole, bool inPlace, Shape shape) {
+  if (!inPlace) return {DType::kFloat32, std::move(shape)};
+  return {DType::kFloat32, std::move(shape), whole.strides};
+}
 
-  int64_t insideBytes() const { return reorder == nullptr ? 0 : static_cast<int64_t>(inside.get_size()); }
-  int64_t scratchBytes() const { return reorder == nullptr ? 0 : reorder->scratchBytes(); }
-};
-
-/// The primitives of one chunk: result = first (*) second.
-struct Chunk {
-  Side first, second, result;
-  std::unique_ptr<Primitive> conv;
-
-  int64_t scratchBytes() const {
-    return std::max(
-        {conv->scratchBytes(), first.scratchBytes(), second.scratchBytes(), result.scratchBytes()});
+/// Weights brought to the library's layout, one piece after the other for each cut of the result's channels.
+class WeightPacker final : public Kernel {
+ public:
+  /// `step`: elements of the weights between two cuts.
+  WeightPacker(const Layout& weights, Side side, int64_t cuts, int64_t step, std::string text)
+      : weights_(weights), side_(std::move(side)), cuts_(cuts), step_(step), text_(std::move(text)) {
+    if (!isReadable(weights_)) denseBytes_ = roundUp(weights_.numElements() * 4);
   }
-};
 
-/// How the work is cut: `images` of the batch and `channels` of the result's channels (the output channels
-/// for the gradient of the weights).
-struct Cut {
-  int64_t images, channels;
-};
+  int64_t packedBytes() const { return cuts_ * pieceBytes(); }
+  int64_t pieceBytes() const { return roundUp(static_cast<int64_t>(side_.inside.get_size())); }
+  int64_t scratchBytes() const override { return denseBytes_ + cuts_ * roundUp(side_.scratchBytes()); }
+  std::string describe() const override { return text_; }
 
-memory::dims tail(const std::vector<int64_t>& values) { return {values.begin(), values.end()}; }
-
-memory::desc descOf(const Shape& shape, const Strides& strides) {
-  return memory::desc(tail(shape), memory::data_type::f32, tail(strides));
-}
-
-/// The oneDNN form of weights [O, C / g, K...]: with groups [g, O / g, C / g, K...].
-memory::desc weightsDesc(const Layout& l, int64_t groups) {
-  if (groups == 1) return descOf(l.shape, l.strides);
-  Shape shape{groups, l.shape[0] / groups};
-  Strides strides{l.strides[0] * shape[1], l.strides[0]};
-  shape.insert(shape.end(), l.shape.begin() + 1, l.shape.end());
-  strides.insert(strides.end(), l.strides.begin() + 1, l.strides.end());
-  return descOf(shape, strides);
-}
-
-memory::desc anyOf(const memory::desc& d) {
-  return memory::desc(d.dims(), memory::data_type::f32, memory::format_tag::any);
-}
-
-Side makeSide(const memory::desc& outside, const memory::desc& inside, bool toInside) {
-  Side side{outside, inside, nullptr};
-  side.reorder = toInside ? onednn::makeReorder(side.outside, side.inside)
-                          : onednn::makeReorder(side.inside, side.outside);
-  return side;
-}
-
-/// Brings a tensor to the library's layout; returns where it then is.
-void* enterSide(const Side& side, void* outside, std::byte* inside, std::byte* scratchpad) {
-  if (side.reorder == nullptr) return outside;
-  runWith(*side.reorder, outside, inside, scratchpad);
-  return inside;
-}
-
-bool isFast(const char* implementation) {
-  const std::string_view name(implementation);
-  return name.find("ref") == std::string_view::npos && name.find("gemm") == std::string_view::npos;
-}
-
-/// Descriptors of the three tensors of a chunk as they lie outside.
-struct Outside {
-  memory::desc input, weights, output;
-};
-
-template <typename Desc>
-Chunk assemble(const Desc& pd, const dnnl::primitive& primitive, const Outside& outside,
-               ConvDirection direction) {
-  Chunk chunk;
-  const auto make = [&](Primitive::Argument a, Primitive::Argument b, Primitive::Argument r) {
-    chunk.conv = std::make_unique<Primitive>(primitive, std::vector<Primitive::Argument>{a, b, r},
-                                             pd.scratchpad_desc());
-  };
-  if constexpr (std::is_same_v<Desc, dnnl::convolution_forward::primitive_desc>) {
-    chunk.first = makeSide(outside.input, pd.src_desc(), true);
-    chunk.second = makeSide(outside.weights, pd.weights_desc(), true);
-    chunk.result = makeSide(outside.output, pd.dst_desc(), false);
-    make({DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()}, {DNNL_ARG_DST, pd.dst_desc()});
-  } else if constexpr (std::is_same_v<Desc, dnnl::convolution_backward_data::primitive_desc>) {
-    chunk.first = makeSide(outside.output, pd.diff_dst_desc(), true);
-    chunk.second = makeSide(outside.weights, pd.weights_desc(), true);
-    chunk.result = makeSide(outside.input, pd.diff_src_desc(), false);
-    make({DNNL_ARG_DIFF_DST, pd.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-         {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()});
-  } else {
-    chunk.first = makeSide(outside.input, pd.src_desc(), true);
-    chunk.second = makeSide(outside.output, pd.diff_dst_desc(), true);
-    chunk.result = makeSide(outside.weights, pd.diff_weights_desc(), false);
-    make({DNNL_ARG_SRC, pd.src_desc()}, {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
-         {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()});
-  }
-  POPXL_ASSERT(chunk.conv != nullptr, "direction {}", static_cast<int>(direction));
-  return chunk;
-}
-
-std::optional<Chunk> makeChunk(const ConvSpec& spec, ConvDirection direction, const Outside& outside) {
-  const memory::dims strides = tail(spec.strides), low = tail(spec.padsBegin), high = tail(spec.padsEnd);
-  memory::dims dilates = tail(spec.dilations);
-  for (auto& d : dilates) d -= 1;
-  const auto algorithm = dnnl::algorithm::convolution_direct;
-  const auto in = anyOf(outside.input), weights = anyOf(outside.weights), out = anyOf(outside.output);
-  const auto attributes = onednn::userScratchpad();
-  const auto& engine = onednn::cpuEngine();
-  const dense::SingleThreaded guard;
-  try {
-    const dnnl::convolution_forward::primitive_desc forward(
-        {direction == ConvDirection::kForward ? dnnl::prop_kind::forward_inference
-                                              : dnnl::prop_kind::forward_training,
-         algorithm, in, weights, out, strides, dilates, low, high},
-        attributes, engine);
-    if (direction == ConvDirection::kForward) {
-      if (!isFast(forward.impl_info_str())) return std::nullopt;
-      return assemble(forward, dnnl::convolution_forward(forward), outside, direction);
+  void run(std::span<std::byte* const> operands) const override {
+    std::byte* from = operands[0];
+    std::byte* scratch = scratchBytes() > 0 ? operands[2] : nullptr;
+    if (denseBytes_ > 0) {
+      dense::loadTensor(weights_, from, reinterpret_cast<float*>(scratch));
+      from = scratch;
+      scratch += denseBytes_;
     }
-    if (direction == ConvDirection::kGradInput) {
-      const dnnl::convolution_backward_data::primitive_desc backward(
-          {algorithm, in, weights, out, strides, dilates, low, high}, attributes, engine, forward);
-      if (!isFast(backward.impl_info_str())) return std::nullopt;
-      return assemble(backward, dnnl::convolution_backward_data(backward), outside, direction);
-    }
-    const dnnl::convolution_backward_weights::primitive_desc backward(
-        {algorithm, in, weights, out, strides, dilates, low, high}, attributes, engine, forward);
-    if (!isFast(backward.impl_info_str())) return std::nullopt;
-    return assemble(backward, dnnl::convolution_backward_weights(backward), outside, direction);
-  } catch (const dnnl::error&) {  // the library has no implementation for these sizes
-    return std::nullopt;
+    parallelFor(cuts_, [&](int64_t i) {
+      std::byte *piece = from + i * step_ * 4, *to = operands[1] + i * pieceBytes();
+      if (side_.reorder == nullptr) {  // it only had to become float32
+        std::memcpy(to, piece, side_.inside.get_size());
+      } else {
+        onednn::runReorder(*side_.reorder, piece, to, scratch + i * roundUp(side_.scratchBytes()));
+      }
+    });
   }
+
+ private:
+  Layout weights_;
+  Side side_;
+  int64_t cuts_, step_;
+  std::string text_;
+  int64_t denseBytes_ = 0;  ///< of a float32 copy of weights that the library can't read
+};
+
+/// Rows of the result of a forward pass, and the rows of the input that they see.
+struct RowPiece {
+  int64_t first, count, inFirst, inCount, padBegin, padEnd;
+};
+
+RowPiece rowPiece(const ConvSpec& spec, int64_t first, int64_t count) {
+  const int64_t window = (spec.weights.shape[2] - 1) * spec.dilations[0] + 1, size = spec.input.shape[2];
+  const int64_t begin = first * spec.strides[0] - spec.padsBegin[0];
+  const int64_t end = begin + (count - 1) * spec.strides[0] + window;
+  const int64_t inFirst = std::max<int64_t>(begin, 0);
+  return {first,           count,
+          inFirst,         std::min(end, size) - inFirst,
+          inFirst - begin, std::max<int64_t>(end - size, 0)};
 }
 
-Cut chooseCut(const ConvSizes& s, ConvDirection direction) {
-  const int64_t channels = direction == ConvDirection::kGradInput ? s.inChannels : s.outChannels;
-  Cut cut{s.batch, channels};
-  if (direction == ConvDirection::kGradWeight) {
-    cut.images = imagesPerSum(s);
-  } else if (s.flops() >= kSerialFlops) {
-    cut.images = imagesPerChunk(s, std::clamp(s.flops() / 8, 4e6, 24e6));
+/// The convolution that one piece computes.
+ConvSpec pieceSpec(const ConvSpec& spec, ConvDirection direction, const ConvCut& cut, const RowPiece& rows) {
+  const bool isForward = direction == ConvDirection::kForward,
+             isInput = direction == ConvDirection::kGradInput;
+  ConvSpec piece = spec;
+  Shape in = spec.input.shape, out = spec.output.shape, weights = spec.weights.shape;
+  in[0] = out[0] = cut.images;
+  (isInput ? in : out)[1] = cut.channels;
+  weights[0] = isInput ? weights[0] : cut.channels;
+  weights[1] = isInput ? cut.channels / spec.groups : weights[1];
+  if (isForward) {
+    in[2] = rows.inCount;
+    out[2] = rows.count;
+    piece.padsBegin[0] = rows.padBegin;
+    piece.padsEnd[0] = rows.padEnd;
   }
-  if (s.groups > 1) return cut;
-  const double piece = s.flopsPerImage() * static_cast<double>(cut.images);
-  const double wanted = std::min(16.0, s.flops() / 12e6);
-  // Few images: cut channels too, as long as a piece is worth a thread and keeps whole blocks of channels.
-  const auto pieces = [&] { return s.batch / cut.images * (channels / cut.channels); };
-  while (static_cast<double>(pieces()) * 2 <= wanted && cut.channels % (4 * kChannelBlock) == 0 &&
-         piece * static_cast<double>(cut.channels) / static_cast<double>(channels) > 2 * kSerialFlops) {
-    cut.channels /= 2;
+  piece.input = partLayout(spec.input, convTensor(spec.input).isDense(), in);
+  piece.output = partLayout(spec.output, convTensor(spec.output).isDense(), out);
+  piece.weights = partLayout(spec.weights, isReadable(spec.weights), weights);
+  // Weights that are loaded, and sums of their gradients, are dense as a whole.
+  if (direction == ConvDirection::kGradWeight || !isReadable(spec.weights)) {
+    piece.weights.strides = contiguousStrides(spec.weights.shape);
   }
-  return cut;
+  return piece;
 }
 
 class OnednnConv final : public Kernel {
  public:
-  OnednnConv(const ConvSpec& spec, ConvDirection direction, Cut cut, Chunk chunk);
+  /// False from isValid where the library has no fast implementation of some piece.
+  OnednnConv(const ConvSpec& spec, ConvDirection direction, const ConvCut& cut);
+  bool isValid() const { return isValid_; }
 
   void run(std::span<std::byte* const> operands) const override;
-  int64_t scratchBytes() const override { return scratch_; }
+  int64_t scratchBytes() const override;
+  Preparation takePreparation() override;
   double flops() const override { return sizes_.flops(); }
   std::string describe() const override { return text_; }
 
  private:
   struct Lane {
     float *firstDense, *secondDense, *resultDense;  ///< where the operand is not dense float32
-    std::byte *first, *second, *result;             ///< the library's layouts
+    std::byte *first, *second, *result;             ///< channels last
     std::byte* scratchpad;
   };
   /// Scratch that all lanes share.
   struct Shared {
-    float* dense;           ///< weights in float32, or partial sums of their gradient
-    std::byte* weights;     ///< in the library's layout, one piece per channel cut
-    std::byte* scratchpad;  ///< for bringing them there
+    std::byte *packed, *packing;  ///< weights in the library's layout; what bringing them there needs
+    float* sums;                  ///< of the gradient of the weights, one for each image cut
   };
 
   bool isWeights() const { return direction_ == ConvDirection::kGradWeight; }
   int64_t imageCuts() const { return sizes_.batch / cut_.images; }
   int64_t channelCuts() const { return channels_ / cut_.channels; }
+  int64_t pieces() const { return imageCuts() * static_cast<int64_t>(rows_.size()) * channelCuts(); }
+  void makeVariants(const ConvSpec& spec);
+  void makePacker(const ConvSpec& spec);
   Shared sharedOf(Carver& carver) const;
   Lane laneOf(Carver& carver) const;
-  void prepareWeights(std::byte* operand, const Shared& shared) const;
-  void multiply(int64_t image, int64_t channel, std::span<std::byte* const> operands, const Shared& shared,
+  void* enter(const ConvTensor& tensor, const Side& side, const Layout& part, std::byte* data, float* dense,
+              std::byte* inside, std::byte* scratchpad) const;
+  void multiply(int64_t piece, std::span<std::byte* const> operands, const Shared& shared,
                 const Lane& lane) const;
 
   ConvSizes sizes_;
   ConvDirection direction_;
   ConvTensor first_, second_, result_;  ///< as the operands: what is read, and what is written
-  Cut cut_;
+  ConvCut cut_;
   int64_t channels_;
-  Chunk chunk_;
+  std::vector<RowPiece> rows_;
+  std::vector<size_t> variantOf_;  ///< of rows_
+  std::vector<ConvPiece> variants_;
+  std::vector<ConvSpec> specs_;  ///< of variants_
+  std::unique_ptr<WeightPacker> packer_;
+  int64_t packedStride_ = 0;  ///< bytes between the weights of two channel cuts, packed or not
   bool scaled_;
-  std::string text_;
+  bool isValid_ = true;
   int64_t lanes_ = 1;
-  int64_t scratch_ = 0;
+  std::string text_;
 };
 
-OnednnConv::OnednnConv(const ConvSpec& spec, ConvDirection direction, Cut cut, Chunk chunk)
+const Layout& firstOf(const ConvSpec& s, ConvDirection d) {
+  return d == ConvDirection::kGradInput ? s.output : s.input;
+}
+const Layout& secondOf(const ConvSpec& s, ConvDirection d) {
+  return d == ConvDirection::kGradWeight ? s.output : s.weights;
+}
+const Layout& resultOf(const ConvSpec& s, ConvDirection d) {
+  return d == ConvDirection::kForward ? s.output : d == ConvDirection::kGradInput ? s.input : s.weights;
+}
+
+OnednnConv::OnednnConv(const ConvSpec& spec, ConvDirection direction, const ConvCut& cut)
     : sizes_(convSizes(spec)),
       direction_(direction),
-      first_(convTensor(direction == ConvDirection::kGradInput ? spec.output : spec.input)),
-      second_(convTensor(direction == ConvDirection::kGradWeight ? spec.output : spec.weights)),
-      result_(convTensor(direction == ConvDirection::kForward     ? spec.output
-                         : direction == ConvDirection::kGradInput ? spec.input
-                                                                  : spec.weights)),
+      first_(convTensor(firstOf(spec, direction))),
+      second_(convTensor(secondOf(spec, direction))),
+      result_(convTensor(resultOf(spec, direction))),
       cut_(cut),
       channels_(direction == ConvDirection::kGradInput ? sizes_.inChannels : sizes_.outChannels),
-      chunk_(std::move(chunk)),
-      scaled_(spec.scaled),
-      text_(fmt::format("{} in {} pieces", describeConv(spec, direction), imageCuts() * channelCuts())) {
-  lanes_ = dense::lanesFor(imageCuts() * channelCuts());
+      scaled_(spec.scaled) {
+  makeVariants(spec);
+  if (!isValid_) return;
+  if (!isWeights()) makePacker(spec);
+  lanes_ = dense::lanesFor(pieces());
+  text_ = fmt::format("{} in {} pieces", describeConv(spec, direction), pieces());
+}
+
+void OnednnConv::makeVariants(const ConvSpec& spec) {
+  const bool isForward = direction_ == ConvDirection::kForward;
+  const int64_t allRows = isForward ? spec.output.shape[2] : cut_.rows;
+  std::map<std::array<int64_t, 4>, size_t> known;
+  for (int64_t first = 0; first < allRows; first += cut_.rows) {
+    const RowPiece piece = rowPiece(spec, first, std::min(cut_.rows, allRows - first));
+    const auto [it, fresh] =
+        known.emplace(std::array{piece.count, piece.inCount, piece.padBegin, piece.padEnd}, variants_.size());
+    if (fresh) {
+      specs_.push_back(pieceSpec(spec, direction_, cut_, piece));
+      std::optional<ConvPiece> made =
+          onednn::makeConvPiece(specs_.back(), direction_,
+                                variants_.empty() || isWeights() ? nullptr : &variants_[0].second.inside);
+      isValid_ = made.has_value();
+      if (!isValid_) return;
+      variants_.push_back(std::move(*made));
+    }
+    rows_.push_back(piece);
+    variantOf_.push_back(it->second);
+  }
+}
+
+void OnednnConv::makePacker(const ConvSpec& spec) {
+  Side& side = variants_[0].second;
+  const Layout& part = specs_[0].weights;
+  const int64_t step = cut_.channels * part.strides[direction_ == ConvDirection::kGradInput ? 1 : 0];
+  packedStride_ = step * 4;
+  if (side.reorder == nullptr && isReadable(spec.weights)) return;
+  packer_ = std::make_unique<WeightPacker>(spec.weights, std::move(side), channelCuts(), step,
+                                           "weights of " + describeConv(spec, direction_));
+  packedStride_ = packer_->pieceBytes();
+}
+
+Preparation OnednnConv::takePreparation() {
+  if (packer_ == nullptr) return {};
+  const int64_t bytes = packer_->packedBytes();
+  return {1, bytes, std::move(packer_)};
+}
+
+int64_t OnednnConv::scratchBytes() const {
   Carver carver;
   sharedOf(carver);
   for (int64_t i = 0; i < lanes_; ++i) laneOf(carver);
-  scratch_ = carver.used();
+  return carver.used();
 }
 
 OnednnConv::Shared OnednnConv::sharedOf(Carver& carver) const {
-  if (isWeights()) {
-    const bool direct = result_.plain && imageCuts() == 1;
-    return {direct ? nullptr : carver.take<float>(imageCuts() * result_.layout.numElements()), nullptr,
-            nullptr};
-  }
   Shared shared{};
-  if (!second_.plain) shared.dense = carver.take<float>(second_.layout.numElements());
-  if (chunk_.second.insideBytes() > 0) {
-    shared.weights = carver.take<std::byte>(channelCuts() * roundUp(chunk_.second.insideBytes()));
-    shared.scratchpad = carver.take<std::byte>(channelCuts() * roundUp(chunk_.second.scratchBytes()));
+  if (packer_ != nullptr) {
+    shared.packed = carver.take<std::byte>(packer_->packedBytes());
+    if (packer_->scratchBytes() > 0) shared.packing = carver.take<std::byte>(packer_->scratchBytes());
+  }
+  if (isWeights() && !(result_.plain && imageCuts() == 1)) {
+    shared.sums = carver.take<float>(imageCuts() * result_.layout.numElements());
   }
   return shared;
 }
 
 OnednnConv::Lane OnednnConv::laneOf(Carver& carver) const {
-  Lane lane{};
-  const auto buffer = [&](const ConvTensor& t, int64_t channels) {
-    return t.plain ? nullptr : carver.take<float>(t.partElements(cut_.images, channels));
-  };
-  lane.firstDense = buffer(first_, first_.layout.shape[1]);
-  if (isWeights()) {
-    lane.secondDense = buffer(second_, cut_.channels);
-  } else {
-    lane.resultDense = buffer(result_, cut_.channels);
+  int64_t first = 0, second = 0, result = 0, scratch = 0, firstDense = 0, secondDense = 0, resultDense = 0;
+  for (size_t i = 0; i < variants_.size(); ++i) {
+    const ConvPiece& v = variants_[i];
+    first = std::max(first, v.first.insideBytes());
+    result = std::max(result, v.result.insideBytes());
+    scratch = std::max({scratch, v.conv->scratchBytes(), v.first.scratchBytes(), v.result.scratchBytes()});
+    firstDense = std::max(firstDense, firstOf(specs_[i], direction_).numElements());
+    resultDense = std::max(resultDense, resultOf(specs_[i], direction_).numElements());
+    if (!isWeights()) continue;
+    second = std::max(second, v.second.insideBytes());
+    scratch = std::max(scratch, v.second.scratchBytes());
+    secondDense = std::max(secondDense, secondOf(specs_[i], direction_).numElements());
   }
-  const auto inside = [&](const Side& s) {
-    return s.insideBytes() > 0 ? carver.take<std::byte>(s.insideBytes()) : nullptr;
-  };
-  lane.first = inside(chunk_.first);
-  if (isWeights()) lane.second = inside(chunk_.second);
-  lane.result = inside(chunk_.result);
-  lane.scratchpad = carver.take<std::byte>(chunk_.scratchBytes());
+  const auto bytes = [&](int64_t n) { return n > 0 ? carver.take<std::byte>(n) : nullptr; };
+  const auto floats = [&](bool wanted, int64_t n) { return wanted ? carver.take<float>(n) : nullptr; };
+  Lane lane{};
+  lane.firstDense = floats(!first_.isDense(), firstDense);
+  lane.secondDense = floats(isWeights() && !second_.isDense(), secondDense);
+  lane.resultDense = floats(!isWeights() && !result_.isDense(), resultDense);
+  lane.first = bytes(first);
+  lane.second = bytes(second);
+  lane.result = bytes(result);
+  lane.scratchpad = bytes(scratch);
   return lane;
 }
 
-void OnednnConv::prepareWeights(std::byte* operand, const Shared& shared) const {
-  const ConvTensor& w = second_;
-  if (shared.dense != nullptr) dense::loadTensor(w.layout, operand, shared.dense);
-  if (shared.weights == nullptr) return;
-  float* from = shared.dense != nullptr ? shared.dense : reinterpret_cast<float*>(operand);
-  const Strides strides = {w.partElements(1, w.layout.shape[1]), w.partElements(1, 1)};
-  const int64_t step = cut_.channels * strides[direction_ == ConvDirection::kGradInput ? 1 : 0];
-  const int64_t bytes = roundUp(chunk_.second.insideBytes()), pad = roundUp(chunk_.second.scratchBytes());
-  parallelFor(channelCuts(), [&](int64_t i) {
-    enterSide(chunk_.second, from + i * step, shared.weights + i * bytes, shared.scratchpad + i * pad);
-  });
+/// Brings a part of a tensor to where the primitive reads it; returns where that is.
+void* OnednnConv::enter(const ConvTensor& tensor, const Side& side, const Layout& part, std::byte* data,
+                        float* dense, std::byte* inside, std::byte* scratchpad) const {
+  void* at = data;
+  if (!tensor.isDense()) {
+    Layout from = tensor.layout;
+    from.shape = part.shape;
+    dense::loadTensor(from, data, dense);
+    at = dense;
+  }
+  if (side.reorder == nullptr) return at;
+  onednn::runReorder(*side.reorder, at, inside, scratchpad);
+  return inside;
 }
 
-void OnednnConv::multiply(int64_t image, int64_t channel, std::span<std::byte* const> operands,
-                          const Shared& shared, const Lane& lane) const {
-  const int64_t n = image * cut_.images, c = channel * cut_.channels;
-  void* first = first_.at(operands[0], n, 0);
-  if (!first_.plain) {
-    dense::loadTensor(first_.part(cut_.images, first_.layout.shape[1]), static_cast<std::byte*>(first),
-                      lane.firstDense);
-    first = lane.firstDense;
-  }
-  first = enterSide(chunk_.first, first, lane.first, lane.scratchpad);
+void OnednnConv::multiply(int64_t piece, std::span<std::byte* const> operands, const Shared& shared,
+                          const Lane& lane) const {
+  const int64_t channel = piece % channelCuts(), rest = piece / channelCuts();
+  const auto rowCuts = static_cast<int64_t>(rows_.size());
+  const auto row = static_cast<size_t>(rest % rowCuts);
+  const int64_t image = rest / rowCuts, n = image * cut_.images, c = channel * cut_.channels;
+  const ConvPiece& variant = variants_[variantOf_[row]];
+  const ConvSpec& spec = specs_[variantOf_[row]];
+  void* first =
+      enter(first_, variant.first, firstOf(spec, direction_),
+            first_.at(operands[0], n, 0, rows_[row].inFirst), lane.firstDense, lane.first, lane.scratchpad);
   std::byte* target = operands[scaled_ ? 3 : 2];
   void* second = nullptr;
   void* outside = nullptr;
   if (isWeights()) {
-    second = second_.at(operands[1], n, c);
-    if (!second_.plain) {
-      dense::loadTensor(second_.part(cut_.images, cut_.channels), static_cast<std::byte*>(second),
-                        lane.secondDense);
-      second = lane.secondDense;
-    }
-    second = enterSide(chunk_.second, second, lane.second, lane.scratchpad);
-    float* sums = shared.dense != nullptr ? shared.dense + image * result_.layout.numElements()
-                                          : reinterpret_cast<float*>(target);
+    second = enter(second_, variant.second, spec.output, second_.at(operands[1], n, c, 0), lane.secondDense,
+                   lane.second, lane.scratchpad);
+    float* sums = shared.sums != nullptr ? shared.sums + image * result_.layout.numElements()
+                                         : reinterpret_cast<float*>(target);
     outside = sums + c * result_.partElements(1, result_.layout.shape[1]);
   } else {
-    const int64_t bytes = roundUp(chunk_.second.insideBytes());
-    second = shared.weights != nullptr ? shared.weights + channel * bytes
-             : shared.dense != nullptr ? reinterpret_cast<std::byte*>(shared.dense)
-                                       : operands[1];
-    target = result_.at(target, n, c);
-    outside = result_.plain ? static_cast<void*>(target) : lane.resultDense;
+    second = (shared.packed != nullptr ? shared.packed : operands[1]) + channel * packedStride_;
+    target = result_.at(target, n, c, rows_[row].first);
+    outside = result_.isDense() ? static_cast<void*>(target) : lane.resultDense;
   }
-  void* inside = chunk_.result.reorder == nullptr ? outside : lane.result;
-  if (chunk_.conv->scratchBytes() > 0) {
-    chunk_.conv->run({first, second, inside, lane.scratchpad});
+  void* inside = variant.result.reorder == nullptr ? outside : lane.result;
+  if (variant.conv->scratchBytes() > 0) {
+    variant.conv->run({first, second, inside, lane.scratchpad});
   } else {
-    chunk_.conv->run({first, second, inside});
+    variant.conv->run({first, second, inside});
   }
-  if (chunk_.result.reorder != nullptr) runWith(*chunk_.result.reorder, inside, outside, lane.scratchpad);
-  if (!isWeights() && !result_.plain) {
-    dense::storeTensor(lane.resultDense, readScale(scaled_ ? operands[2] : nullptr),
-                       result_.part(cut_.images, cut_.channels), target);
+  if (variant.result.reorder != nullptr) {
+    onednn::runReorder(*variant.result.reorder, inside, outside, lane.scratchpad);
   }
+  if (isWeights() || result_.isDense()) return;
+  Layout to = result_.layout;
+  to.shape = resultOf(spec, direction_).shape;
+  dense::storeTensor(lane.resultDense, readScale(scaled_ ? operands[2] : nullptr), to, target);
 }
 
 void OnednnConv::run(std::span<std::byte* const> operands) const {
   const size_t count = scaled_ ? 4 : 3;
-  POPXL_ASSERT(operands.size() >= count + (scratch_ > 0 ? 1 : 0), "{}: {} operands", text_, operands.size());
-  Carver carver(scratch_ > 0 ? operands[count] : nullptr);
+  std::byte* scratch = operands.size() > count ? operands[count] : nullptr;
+  Carver carver(scratch);
   const Shared shared = sharedOf(carver);
-  std::byte* lanes = scratch_ > 0 ? operands[count] + carver.used() : nullptr;
+  std::byte* lanes = scratch + carver.used();
   Carver one;
   laneOf(one);
-  if (!isWeights()) prepareWeights(operands[1], shared);
-  dense::forLanes(imageCuts() * channelCuts(), lanes_, [&](int64_t chunk, int64_t index) {
-    Carver own(lanes + index * one.used());
-    multiply(chunk / channelCuts(), chunk % channelCuts(), operands, shared, laneOf(own));
-  });
-  if (isWeights() && shared.dense != nullptr) {
-    sumWeightParts(shared.dense, imageCuts(), result_.layout, operands[count - 1]);
+  POPXL_ASSERT(scratch != nullptr || carver.used() + one.used() == 0, "{}: {} operands", text_,
+               operands.size());
+  if (packer_ != nullptr) {
+    std::byte* const packing[] = {operands[1], shared.packed, shared.packing};
+    packer_->run(packing);
   }
-}
-
-/// A chunk's part of a tensor outside the library: inside the whole tensor when that is dense float32 (or for
-/// partial sums), else a dense buffer of its own.
-Layout chunkLayout(const ConvTensor& t, int64_t first, int64_t second) {
-  Layout part(DType::kFloat32, t.part(first, second).shape);
-  if (t.plain) part.strides = contiguousStrides(t.layout.shape);
-  return part;
+  dense::forLanes(pieces(), lanes_, [&](int64_t piece, int64_t index) {
+    Carver own(lanes + index * one.used());
+    multiply(piece, operands, shared, laneOf(own));
+  });
+  if (shared.sums != nullptr) {
+    sumWeightParts(shared.sums, imageCuts(), result_.layout, operands[count - 1]);
+  }
 }
 
 /// The library computes the output's size from the padding; it must be ours.
@@ -383,22 +375,9 @@ bool onednnHasAvx512() {
 
 KernelPtr makeOnednnConv(const ConvSpec& spec, ConvDirection direction) {
   if (!hasLibrarySizes(spec)) return nullptr;
-  const ConvSizes sizes = convSizes(spec);
-  const Cut cut = chooseCut(sizes, direction);
-  const bool byInput = direction == ConvDirection::kGradInput;
-  const Layout& w = spec.weights;
-  const int64_t in = byInput ? cut.channels : sizes.inChannels,
-                out = byInput ? sizes.outChannels : cut.channels;
-  Layout weights(DType::kFloat32, {out, in / sizes.groups});
-  weights.shape.insert(weights.shape.end(), w.shape.begin() + 2, w.shape.end());
-  weights.strides = contiguousStrides(w.shape);
-  const Layout input = chunkLayout(convTensor(spec.input), cut.images, in);
-  const Layout output = chunkLayout(convTensor(spec.output), cut.images, out);
-  const Outside outside{descOf(input.shape, input.strides), weightsDesc(weights, sizes.groups),
-                        descOf(output.shape, output.strides)};
-  std::optional<Chunk> chunk = makeChunk(spec, direction, outside);
-  if (!chunk.has_value()) return nullptr;
-  return std::make_unique<OnednnConv>(spec, direction, cut, std::move(*chunk));
+  auto kernel = std::make_unique<OnednnConv>(spec, direction, chooseCut(spec, direction));
+  if (!kernel->isValid()) return nullptr;
+  return kernel;
 }
 
 }  // namespace popxl::kernels

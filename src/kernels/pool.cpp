@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
+#include "kernels/pool_channels_last.h"
 #include "kernels/pool_simd.h"
+#include "kernels/rows.h"
 
 namespace popxl::kernels {
 namespace {
@@ -33,6 +35,11 @@ PoolSizes sizesOf(const PoolSpec& s) {
   return simd::poolSizes(spatial(std::span(s.input.shape).subspan(2), 1),
                          spatial(std::span(s.output.shape).subspan(2), 1), spatial(s.kernel, 1),
                          spatial(s.strides, 1), spatial(s.padsBegin, 0), spatial(s.dilations, 1));
+}
+
+std::string describePool(const PoolSpec& spec, PoolPass pass) {
+  return fmt::format("{} {} {} to {}", kNames[static_cast<size_t>(pass)], nameOf(spec.input.dtype),
+                     toString(spec.input.shape), toString(spec.output.shape));
 }
 
 /// One operand: planes of it are used where they lie, or through a dense copy.
@@ -121,12 +128,7 @@ PoolKernel<T>::PoolKernel(const PoolSpec& spec, PoolPass pass)
   Carver carver;
   for (int64_t i = 0; i < lanes_; ++i) laneOf(carver);
   scratch_ = carver.used();
-  std::string shapes;
-  for (const Layout* l : {&spec.input, &spec.output}) {
-    shapes += shapes.empty() ? "" : " to ";
-    shapes += toString(l->shape);
-  }
-  text_ = fmt::format("{} {} {}", kNames[static_cast<size_t>(pass)], nameOf(spec.input.dtype), shapes);
+  text_ = describePool(spec, pass);
 }
 
 template <typename T>
@@ -190,6 +192,10 @@ KernelPtr make(const PoolSpec& spec, PoolPass pass) {
          "{}: dtype {} is not supported; expected float16, float32 or float64{}; cast the operand",
          kNames[static_cast<size_t>(pass)], nameOf(t), pass == PoolPass::kMax ? " or an integer" : "");
   }
+  if (t == DType::kFloat32 && !spec.input.isContiguous() && spec.input.isChannelsLast() &&
+      spec.output.isChannelsLast()) {
+    return makePoolChannelsLast(spec, pass, sizesOf(spec), describePool(spec, pass) + ", channels last");
+  }
   if (t == DType::kFloat64) return std::make_unique<PoolKernel<double>>(spec, pass);
   if (floats) return std::make_unique<PoolKernel<float>>(spec, pass);
   if (sizeOf(t) == 8 && isSigned(t)) return std::make_unique<PoolKernel<int64_t>>(spec, pass);
@@ -204,6 +210,15 @@ KernelPtr makePool(const PoolSpec& spec) {
   return make(spec, spec.average ? PoolPass::kAverage : PoolPass::kMax);
 }
 KernelPtr makeMaxPoolGrad(const PoolSpec& spec) { return make(spec, PoolPass::kMaxGrad); }
+KernelPtr makeMaxPoolGrad(const PoolSpec& spec, const Layout& dy, const Layout& dx) {
+  if (dy == spec.output && dx == spec.input) return makeMaxPoolGrad(spec);
+  return withContiguous({spec.input, spec.output, dy}, {dx}, [&](const std::vector<Layout>& layouts) {
+    PoolSpec dense = spec;
+    dense.input = layouts[0];
+    dense.output = layouts[1];
+    return makeMaxPoolGrad(dense);
+  });
+}
 KernelPtr makeAveragePoolGrad(const PoolSpec& spec) { return make(spec, PoolPass::kAverageGrad); }
 
 }  // namespace popxl::kernels

@@ -24,6 +24,8 @@ KernelPtr makePool(const PoolSpec& spec);
 /// Operands: x, y, dy, dx. The first position in row-major order of the window that equals y receives dy; dx
 /// is the sum over windows. x and dx lie as `input`, y and dy as `output`.
 KernelPtr makeMaxPoolGrad(const PoolSpec& spec);
+/// The same where dy and dx lie otherwise than y and x.
+KernelPtr makeMaxPoolGrad(const PoolSpec& spec, const Layout& dy, const Layout& dx);
 /// Operands: dy, dx. Each position of a window receives dy / (number of positions inside the input).
 KernelPtr makeAveragePoolGrad(const PoolSpec& spec);
 

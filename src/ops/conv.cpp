@@ -63,6 +63,11 @@ kernels::KernelPtr convKernel(const ir::KernelContext& c) {
   return kernels::makeConv(spec);
 }
 
+/// Channels of one group that are few leave the library's kernels half empty.
+bool prefersChannelsLast(const Op& op) {
+  return integer(op, "groups") == 1 && op.input(0)->dtype() == DType::kFloat32;
+}
+
 void convRule(GradContext& c) {
   auto attrs = c.op.attrs();
   attrs.push_back({});
@@ -108,6 +113,7 @@ OpDef convGrad(const OpDef& conv, const Names& names, std::vector<ir::OperandDef
   def.infer = shapeOfAttr;
   def.visibility = Visibility::kInternal;
   def.stridedInputs = true;
+  def.prefersChannelsLast = prefersChannelsLast;
   return def;
 }
 
@@ -248,13 +254,17 @@ void convTranspose(Defs& defs) {
 void conv(Defs& defs) {
   OpDef def = convolution({"conv", "Conv", "Convolution (cross-correlation) over 1 to 3 spatial dimensions."},
                           "Outputs, channels of a group, then the window.");
+  def.operands[0] = image("t", def.operands[0].dtypes, def.operands[0].doc);
+  def.results = {imageResult("out")};
+  def.prefersChannelsLast = prefersChannelsLast;
   def.infer = inferConv;
   def.grad = convRule;
   def.kernel = convKernel;
   defs.push_back(def);
 
   OpDef input = convGrad(def, {"conv_grad_input", "ConvDataGrad", "Gradient of conv with respect to `t`."},
-                         {{"grad", ir::kFloats}, {"weight", ir::kFloats}});
+                         {image("grad", ir::kFloats), {"weight", ir::kFloats}});
+  input.results = {imageResult("out")};
   input.grad = convGradInputRule;
   input.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradInput(specOf(c.op, c.outputs[0], c.inputs[1], c.inputs[0]));
@@ -263,7 +273,7 @@ void conv(Defs& defs) {
 
   OpDef weight =
       convGrad(def, {"conv_grad_weight", "ConvWeightsGrad", "Gradient of conv with respect to `weight`."},
-               {{"t", ir::kFloats}, {"grad", ir::kFloats}});
+               {image("t", ir::kFloats), image("grad", ir::kFloats)});
   weight.grad = convGradWeightRule;
   weight.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradWeight(specOf(c.op, c.inputs[0], c.outputs[0], c.inputs[1]));

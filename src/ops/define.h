@@ -14,6 +14,12 @@
 /// What the families share: the vocabulary of entries, and helpers that derive the entries of gradients.
 namespace popxl::ops {
 
+/// An operand and a result [N, C, ...] of a kernel that works on them in the order N, ..., C too.
+inline ir::OperandDef image(std::string_view name, ir::DTypes dtypes, std::string_view doc = "") {
+  return {name, dtypes, doc, ir::Arity::kOne, true};
+}
+inline ir::ResultDef imageResult(std::string_view name) { return {name, "", false, true}; }
+
 using ir::Arity;
 using ir::AttrType;
 using ir::ExprContext;

@@ -57,14 +57,16 @@ void groupNorm(Defs& defs) {
   def.doc =
       "Normalises groups of neighbouring channels of each sample to mean 0 and variance 1, then scales and "
       "shifts.";
-  def.operands = {{"t", ir::kFloats, "Samples, channels, then any dimensions."},
+  def.operands = {image("t", ir::kFloats, "Samples, channels, then any dimensions."),
                   {"weight", ir::kFloats, "Scale of each channel."},
                   {"bias", ir::kFloats, "Shift of each channel."}};
   def.attrs = {{"num_groups", AttrType::kInt, "Number of groups; it divides the number of channels."},
                {"eps", AttrType::kFloat, "Added to the variance.", Attr(1e-5)}};
-  def.results = {
-      {"out"}, {"mean", "Mean of each group."}, {"inv_std_dev", "1 / sqrt(variance + eps) of each group."}};
+  def.results = {imageResult("out"),
+                 {"mean", "Mean of each group."},
+                 {"inv_std_dev", "1 / sqrt(variance + eps) of each group."}};
   def.infer = inferGroupNorm;
+  def.stridedInputs = true;
   def.grad = groupNormRule;
   def.visibility = Visibility::kManual;
   def.kernel = [](const ir::KernelContext& c) {
@@ -76,13 +78,14 @@ void groupNorm(Defs& defs) {
   grad.name = "group_norm_grad";
   grad.type = "GroupNormalizationGrad";
   grad.doc = "Gradients of group_norm with respect to all three operands.";
-  grad.operands = {{"t", ir::kFloats},
+  grad.operands = {image("t", ir::kFloats),
                    {"weight", ir::kFloats},
                    {"mean", ir::kFloats},
                    {"inv_std_dev", ir::kFloats},
-                   {"grad", ir::kFloats}};
+                   image("grad", ir::kFloats)};
   grad.attrs = def.attrs;
-  grad.results = {{"t_grad"}, {"weight_grad"}, {"bias_grad"}};
+  grad.stridedInputs = true;
+  grad.results = {imageResult("t_grad"), {"weight_grad"}, {"bias_grad"}};
   grad.infer = [](const Op& op, Types& out) {
     likeOperand<0>(op, out);
     likeOperand<1>(op, out);

@@ -61,6 +61,7 @@ OpDef pooling(const Names& names) {
   def.type = names.type;
   def.doc = names.doc;
   def.attrs = poolAttrs();
+  def.results = {imageResult("out")};
   def.stridedInputs = true;
   return def;
 }
@@ -68,7 +69,7 @@ OpDef pooling(const Names& names) {
 void averagePool(Defs& defs) {
   OpDef def = pooling(
       {"average_pool", "AveragePool", "Mean of the elements of each window; padding is not counted."});
-  def.operands = {{"t", ir::kFloats, "Samples, channels, then 1 to 3 spatial dimensions."}};
+  def.operands = {image("t", ir::kFloats, "Samples, channels, then 1 to 3 spatial dimensions.")};
   def.infer = inferPool;
   def.grad = [](GradContext& c) {
     auto attrs = c.op.attrs();
@@ -81,7 +82,7 @@ void averagePool(Defs& defs) {
   defs.push_back(def);
 
   OpDef grad = pooling({"average_pool_grad", "AveragePoolGrad", "Gradient of average_pool."});
-  grad.operands = {{"grad", ir::kFloats}};
+  grad.operands = {image("grad", ir::kFloats)};
   grad.attrs.push_back({"shape", AttrType::kInts, "Shape of what was pooled."});
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
@@ -100,7 +101,7 @@ void maxPool(Defs& defs) {
   const ir::AttrDef order = {"storage_order", AttrType::kString, "Kept for compatibility; has no effect.",
                              textAttr("row")};
   OpDef def = pooling({"max_pool", "MaxPool", "Largest element of each window."});
-  def.operands = {{"t", ir::kNumeric, "Samples, channels, then 1 to 3 spatial dimensions."}};
+  def.operands = {image("t", ir::kNumeric, "Samples, channels, then 1 to 3 spatial dimensions.")};
   def.attrs.push_back(order);
   def.infer = inferPool;
   def.grad = [](GradContext& c) {
@@ -112,14 +113,12 @@ void maxPool(Defs& defs) {
   defs.push_back(def);
 
   OpDef grad = pooling({"max_pool_grad", "MaxPoolGrad", "Gradient of max_pool."});
-  grad.operands = {{"t", ir::kFloats}, {"out", ir::kFloats}, {"grad", ir::kFloats}};
+  grad.operands = {image("t", ir::kFloats), image("out", ir::kFloats), image("grad", ir::kFloats)};
   grad.attrs.push_back(order);
   grad.infer = sameType;
   grad.visibility = Visibility::kInternal;
-  // x and dx, and y and dy, must lie alike: one kernel layout describes both of a pair.
-  grad.stridedInputs = false;
   grad.kernel = [](const ir::KernelContext& c) {
-    return kernels::makeMaxPoolGrad(specOf(c.op, c.inputs[0], c.inputs[1], false));
+    return kernels::makeMaxPoolGrad(specOf(c.op, c.inputs[0], c.inputs[1], false), c.inputs[2], c.outputs[0]);
   };
   defs.push_back(grad);
 }

@@ -168,6 +168,10 @@ Sizes randomSizes(std::mt19937& rng) {
   return s;
 }
 
+void lieChannelsLast(ConvSpec& spec) {
+  for (Layout* l : {&spec.input, &spec.output}) l->strides = channelsLastStrides(l->shape);
+}
+
 TEST(Conv, RandomSizesStridesAndTypes) {
   std::mt19937 rng(testSeed());
   const std::vector<DType> types{DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kFloat32,
@@ -183,6 +187,7 @@ TEST(Conv, RandomSizesStridesAndTypes) {
         spec.weights = randomLayout(rng, type, spec.weights.shape, result != 1);
         spec.output = randomLayout(rng, type, spec.output.shape, result != 2);
       }
+      if (rng() % 3 == 0) lieChannelsLast(spec);
       check(rng, spec, direction);
       if (HasFailure()) return;
     }
@@ -195,10 +200,13 @@ TEST(Conv, LayersOfRealNetworks) {
                          plainSizes(24, 8, 16, 14, 5, 2, 1), plainSizes(32, 16, 32, 14, 3, 1, 1),
                          plainSizes(2, 3, 16, 64, 7, 3, 2), plainSizes(1, 64, 64, 28, 3, 1, 1),
                          plainSizes(1, 64, 128, 14, 1, 0, 1), plainSizes(2, 64, 64, 14, 1, 0, 2),
-                         plainSizes(3, 48, 32, 9, 3, 1, 1)}) {
+                         plainSizes(3, 48, 32, 9, 3, 1, 1), plainSizes(1, 64, 128, 28, 1, 0, 1)}) {
     for (DType type : {DType::kFloat32, DType::kFloat16}) {
       for (Direction direction : kDirections) {
         check(rng, specOf(s, type), direction);
+        ConvSpec last = specOf(s, type);
+        lieChannelsLast(last);
+        check(rng, last, direction);
         if (HasFailure()) return;
       }
     }

@@ -71,8 +71,9 @@ TEST(Norm, ForwardMatchesReference) {
     const DType parameters = seed % 4 == 0 ? DType::kFloat32 : dtype;
     const DType statistics = dtype == DType::kFloat16 ? DType::kFloat32 : dtype;
     const auto kind = [&] { return static_cast<int>(random.integer(0, 3)); };
-    TestTensor x(makeLayout(dtype, shape, kind(), random.rng)),
-        y(makeLayout(dtype, shape, kind(), random.rng));
+    const Layout last(dtype, shape, channelsLastStrides(shape));
+    TestTensor x(seed % 2 == 0 ? last : makeLayout(dtype, shape, kind(), random.rng)),
+        y(seed % 2 == 0 ? last : makeLayout(dtype, shape, kind(), random.rng));
     TestTensor weight(Layout(parameters, {shape[1]})), bias(weight.layout());
     TestTensor mean(Layout(statistics, {s.n * groups})), inv(mean.layout());
     x.fillUniform(random.rng, -1, 3);
@@ -162,20 +163,29 @@ void gradientReference(const TestTensor& x, const TestTensor& weight, const Test
   }
 }
 
+std::vector<Layout> largeLayouts(DType dtype) {
+  const Shape image{5, 12, 31, 33};
+  return {Layout(dtype, {300, 257}), Layout(dtype, image), Layout(dtype, image, channelsLastStrides(image))};
+}
+
 TEST(Norm, GradientOfLargeTensorsInEveryDType) {
   for (const DType dtype : kFloats) {
-    for (const Shape& shape : {Shape{300, 257}, Shape{5, 12, 31, 33}}) {
+    for (const Layout& layout : largeLayouts(dtype)) {
       Random random(17);
-      const Sizes s(shape, 1);
-      TestTensor x(Layout(dtype, shape)), dy(x.layout()), dx(x.layout()), weight(Layout(dtype, {shape[1]}));
+      const Shape& shape = layout.shape;
+      const int64_t groups = layout.isContiguous() ? 1 : 3;
+      const Sizes s(shape, groups);
+      TestTensor x(layout), dy(x.layout()), dx(x.layout()), weight(Layout(dtype, {shape[1]}));
       TestTensor dweight(weight.layout()), dbias(weight.layout());
-      TestTensor mean(Layout(dtype == DType::kFloat64 ? dtype : DType::kFloat32, {s.n})), inv(mean.layout());
+      TestTensor mean(Layout(dtype == DType::kFloat64 ? dtype : DType::kFloat32, {s.n * groups})),
+          inv(mean.layout());
       x.fillUniform(random.rng, -1, 1);
       dy.fillUniform(random.rng, -1, 1);
       weight.fillUniform(random.rng, -2, 2);
       mean.fill(meansOf(x, s));
       inv.fill(invStdsOf(x, s, 1e-5));
-      run(makeGroupNormGrad({x.layout(), weight.layout(), mean.layout(), 1, 1e-5}, dy.layout(), dx.layout()),
+      run(makeGroupNormGrad({x.layout(), weight.layout(), mean.layout(), groups, 1e-5}, dy.layout(),
+                            dx.layout()),
           {&x, &weight, &mean, &inv, &dy, &dx, &dweight, &dbias});
       std::vector<double> wantDx, wantDweight, wantDbias;
       gradientReference(x, weight, mean, inv, dy, s, wantDx, wantDweight, wantDbias);

@@ -206,6 +206,20 @@ TEST(Pool, LargeEnoughToBeCut) {
   }
 }
 
+TEST(Pool, ChannelsLast) {
+  std::mt19937 rng(testSeed());
+  for (int run = 0; run < 200; ++run) {
+    PoolSpec spec = randomSpec(rng, DType::kFloat32);
+    spec.input.shape[1] = spec.output.shape[1] = 1 + static_cast<int64_t>(rng() % 70);
+    for (Layout* l : {&spec.input, &spec.output}) l->strides = channelsLastStrides(l->shape);
+    check(rng, spec);
+    spec.average = true;
+    Tensor dy = randomTensor(rng, spec.output);
+    checkGrad(spec, nullptr, nullptr, dy, runTo(*makeAveragePoolGrad(spec), {dy.data()}, spec.input));
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Pool, DoesNotTakeOtherTypes) {
   PoolSpec spec{
       Layout(DType::kInt32, {1, 1, 4}), Layout(DType::kInt32, {1, 1, 2}), {2}, {2}, {0}, {0}, {1}, true};

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/elementwise.h"
+
+namespace popxl::compile {
+
+/// Renames the dimensions of a kernel's space so that it walks its first output (a reduction: its first
+/// operand of full size) in the order of memory. Which element meets which stays the same.
+void walkInMemoryOrder(kernels::ElementwiseSpec& spec);
+void walkInMemoryOrder(kernels::ReduceSpec& spec);
+
+}  // namespace popxl::compile
