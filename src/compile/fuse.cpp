@@ -296,7 +296,9 @@ Shape spaceOf(const ir::Op& op) {
 
 std::vector<Step> fuse(const ir::Graph& graph, const std::vector<ir::Op*>& order, const StorageMap& storages,
                        const analysis::Liveness& liveness) {
-  return Fuser(graph, order, storages, liveness).run();
+  std::vector<Step> steps = Fuser(graph, order, storages, liveness).run();
+  if (!fusionDisabled()) attachProducers(steps, storages, liveness);
+  return steps;
 }
 
 }  // namespace popxl::compile

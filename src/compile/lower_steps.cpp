@@ -217,7 +217,10 @@ void GraphLowering::lowerElementwise(const Step& step) {
   GroupExpr group;
   for (const ir::Op* op : step.ops) group.add(*op);
   const std::vector<const ir::Tensor*> stored = storedResults(step);
-  if (stored.empty()) return;
+  if (stored.empty()) {
+    if (step.producer != nullptr) lowerKernel(*step.producer);
+    return;
+  }
   kernels::ElementwiseSpec spec;
   spec.space = spaceOf(*step.ops.front());
   std::vector<Ref> refs;
@@ -228,6 +231,12 @@ void GraphLowering::lowerElementwise(const Step& step) {
   // afterwards.
   std::set<int32_t> written;
   for (const ir::Tensor* t : stored) written.insert(storages_.at(t).buffer);
+  // Nor is what an op that runs first reads while other pieces of its result are already used.
+  if (step.producer != nullptr) {
+    for (const ir::Tensor* t : step.producer->inputs()) {
+      if (t != nullptr) written.insert(storages_.at(t).buffer);
+    }
+  }
   std::erase_if(operands, [&](const ir::Tensor* t) { return written.contains(storages_.at(t).buffer); });
   for (const ir::Tensor* t : stored) {
     spec.outputs.push_back(storages_.at(t).layout);
@@ -236,6 +245,17 @@ void GraphLowering::lowerElementwise(const Step& step) {
   }
   const double flops = kernels::flopsOf(group.expr()) * static_cast<double>(numElements(spec.space));
   spec.expr = std::move(group.expr());
+  if (step.producer != nullptr) {
+    std::vector<Ref> all;
+    const ir::KernelContext context = kernelContext(*step.producer, all);
+    if (auto kernel = step.producer->def().groupKernel(context, spec)) {
+      all.insert(all.end(), refs.begin(), refs.end());
+      std::vector<const ir::Op*> ops = {step.producer};
+      ops.insert(ops.end(), step.ops.begin(), step.ops.end());
+      return emitKernel(std::move(kernel), std::move(all), std::move(ops));
+    }
+    emitKernelOf(*step.producer, context, std::move(all));
+  }
   // Random bits are counted by positions, in their order.
   const bool random =
       std::any_of(step.ops.begin(), step.ops.end(), [](const ir::Op* op) { return op->def().random; });
@@ -295,9 +315,9 @@ void GraphLowering::lowerView(const ir::Op& op) {
   emitCopy({from.buffer, view.layout, from.elementOffset + view.elementOffset}, refOf(op.output()), &op);
 }
 
-void GraphLowering::lowerKernel(const ir::Op& op) {
+/// Layouts of an op's operands and results, and their places.
+ir::KernelContext GraphLowering::kernelContext(const ir::Op& op, std::vector<Ref>& refs) {
   ir::KernelContext context{op, {}, {}};
-  std::vector<Ref> refs;
   const auto changes = [&](size_t operand) {  // through another operand
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (i == operand || op.input(i) == nullptr || !op.modifies(i)) continue;
@@ -324,9 +344,19 @@ void GraphLowering::lowerKernel(const ir::Op& op) {
     context.outputs.push_back(storages_.at(t).layout);
     refs.push_back(refOf(t));
   }
+  return context;
+}
+
+void GraphLowering::emitKernelOf(const ir::Op& op, const ir::KernelContext& context, std::vector<Ref> refs) {
   kernels::KernelPtr kernel = op.def().kernel(context);
   emitPreparation(*kernel, op, refs);
   emitKernel(std::move(kernel), std::move(refs), {&op});
+}
+
+void GraphLowering::lowerKernel(const ir::Op& op) {
+  std::vector<Ref> refs;
+  const ir::KernelContext context = kernelContext(op, refs);
+  emitKernelOf(op, context, std::move(refs));
 }
 
 }  // namespace popxl::compile

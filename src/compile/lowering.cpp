@@ -70,7 +70,9 @@ void GraphLowering::findBufferUses() {
     last = std::max(last, step);
   };
   for (size_t s = 0; s < steps_.size(); ++s) {
-    for (const ir::Op* op : steps_[s].ops) {
+    std::vector<const ir::Op*> ops = steps_[s].ops;
+    if (steps_[s].producer != nullptr) ops.push_back(steps_[s].producer);
+    for (const ir::Op* op : ops) {
       for (size_t i = 0; i < op->inputs().size(); ++i) {
         if (op->input(i) != nullptr && context_.liveness.reads(*op, i))
           touch(op->input(i), static_cast<int32_t>(s));

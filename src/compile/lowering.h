@@ -80,6 +80,8 @@ class GraphLowering {
   void lowerRemote(const ir::Op& op);
   void lowerReduction(const ir::Op& op);
   void lowerView(const ir::Op& op);
+  ir::KernelContext kernelContext(const ir::Op& op, std::vector<Ref>& refs);
+  void emitKernelOf(const ir::Op& op, const ir::KernelContext& context, std::vector<Ref> refs);
   void lowerKernel(const ir::Op& op);
 
   // lower_calls.cpp

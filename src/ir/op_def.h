@@ -70,6 +70,9 @@ struct KernelContext {
   std::vector<Layout> outputs;
 };
 using KernelFn = kernels::KernelPtr (*)(const KernelContext& ctx);
+/// One kernel for the op and an elementwise group over the positions of its result; its operands are those of
+/// the op's kernel, then the group's. Null where two kernels are better.
+using GroupKernelFn = kernels::KernelPtr (*)(const KernelContext& ctx, const kernels::ElementwiseSpec& group);
 
 /// Ops the executor runs itself.
 enum class Structure : uint8_t {
@@ -134,6 +137,7 @@ struct OpDef {
   bool reducesAxes = false;  ///< axes from attribute "axes" (empty: all), "keepdims"
   ViewFn view = nullptr;
   KernelFn kernel = nullptr;
+  GroupKernelFn groupKernel = nullptr;
   bool stridedInputs = false;  ///< the kernel takes inputs of any strides; else they are made contiguous
   /// Whether the kernel is so much faster on channels-last operands that they are worth bringing there.
   bool (*prefersChannelsLast)(const Op& op) = nullptr;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
+#include "kernels/matmul_epilogue.h"
 #include "kernels/matmul_panels.h"
 #include "kernels/onednn_gemm.h"
 
@@ -31,10 +32,13 @@ Operand<T> pack(std::byte* data, DType type, int64_t rows, int64_t cols, int64_t
 template <typename T>
 class MatmulKernel final : public Kernel {
  public:
-  MatmulKernel(MatmulPlan plan, bool scaled, std::string text)
+  using EpiloguePtr = std::unique_ptr<const MatmulEpilogue>;
+
+  MatmulKernel(MatmulPlan plan, bool scaled, std::string text, EpiloguePtr epilogue)
       : plan_(std::move(plan)),
         scaled_(scaled),
         text_(std::move(text)),
+        epilogue_(std::move(epilogue)),
         panels_(plan_),
         lanes_(dense::lanesFor(plan_.chunks())) {
     Carver sizes;
@@ -94,6 +98,7 @@ class MatmulKernel final : public Kernel {
   MatmulPlan plan_;
   bool scaled_;
   std::string text_;
+  EpiloguePtr epilogue_;  ///< or null
   MatmulPanels<T> panels_;
   int64_t lanes_;
   int64_t scratch_ = 0;
@@ -179,8 +184,9 @@ void MatmulKernel<T>::fillZero(const MatmulPointers& base) const {
 
 template <typename T>
 void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
-  const size_t count = scaled_ ? 4 : 3;
-  POPXL_ASSERT(operands.size() >= count + (scratch_ > 0 ? 1 : 0), "{}: {} operands", text_, operands.size());
+  const size_t count = scaled_ ? 4 : 3, more = epilogue_ == nullptr ? 0 : epilogue_->operands();
+  POPXL_ASSERT(operands.size() >= count + more + (scratch_ > 0 ? 1 : 0), "{}: {} operands", text_,
+               operands.size());
   const MatmulPointers base{operands[plan_.swapped ? 1 : 0], operands[plan_.swapped ? 0 : 1],
                             operands[count - 1]};
   if (plan_.m == 0 || plan_.n == 0 || plan_.batches == 0) return;
@@ -191,7 +197,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
     std::memcpy(&log2, operands[2], sizeof(log2));
     scale = static_cast<T>(std::ldexp(1.0, log2));
   }
-  std::byte* const scratch = scratch_ > 0 ? operands[count] : nullptr;
+  std::byte* const scratch = scratch_ > 0 ? operands[count + more] : nullptr;
   Carver carver(scratch), one;
   const Common common = takeCommon(carver);
   takeLane(one);
@@ -204,6 +210,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
     for (int64_t b = piece.batch; b < piece.batchEnd; ++b) {
       runPiece(piece, batchPointers(plan_, base, b), common, memory, scale);
     }
+    if (epilogue_ != nullptr) epilogue_->run(piece, operands.subspan(count, more));
   };
   if (one.used() == 0) {
     parallelFor(plan_.chunks(), [&](int64_t index) { chunk(index, 0); });
@@ -234,16 +241,32 @@ std::string describe(const MatmulSpec& s, const MatmulPlan& p) {
   return text;
 }
 
+KernelPtr makeKernel(const MatmulSpec& spec, MatmulPlan plan, std::string text,
+                     std::unique_ptr<const MatmulEpilogue> epilogue) {
+  return dense::withCompute(dense::computeOf(spec.lhs.dtype, "matmul"), [&](auto zero) -> KernelPtr {
+    return std::make_unique<MatmulKernel<decltype(zero)>>(std::move(plan), spec.scaled, std::move(text),
+                                                          std::move(epilogue));
+  });
+}
+
 }  // namespace
 
 KernelPtr makeMatmul(MatmulSpec spec, std::optional<MatmulPath> path) {
   checkTypes(spec);
-  const dense::Compute compute = dense::computeOf(spec.lhs.dtype, "matmul");
   MatmulPlan plan = planMatmul(spec, path);
   std::string text = describe(spec, plan);
-  return dense::withCompute(compute, [&](auto zero) -> KernelPtr {
-    return std::make_unique<MatmulKernel<decltype(zero)>>(std::move(plan), spec.scaled, std::move(text));
-  });
+  return makeKernel(spec, std::move(plan), std::move(text), nullptr);
+}
+
+KernelPtr makeMatmulWithGroup(MatmulSpec spec, const ElementwiseSpec& group) {
+  checkTypes(spec);
+  MatmulPlan plan = planMatmul(spec, {});
+  // What stays in the caches anyhow gains nothing.
+  if (plan.m * plan.n <= 2 * kSerialElements) return nullptr;
+  auto epilogue = MatmulEpilogue::make(group, plan);
+  if (epilogue == nullptr) return nullptr;
+  std::string text = fmt::format("{} with {} results", describe(spec, plan), group.outputs.size());
+  return makeKernel(spec, std::move(plan), std::move(text), std::move(epilogue));
 }
 
 MatmulPath matmulPath(const MatmulSpec& spec) { return planMatmul(spec, {}).path; }

@@ -77,7 +77,8 @@ Layout withUnit(Layout layout, size_t axis) {
   return layout;
 }
 
-kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
+/// The product of operands made matrices, in the dtype of the result.
+kernels::MatmulSpec matmulSpec(const ir::KernelContext& c) {
   const Product p = productOf(c.op);
   kernels::MatmulSpec spec;
   spec.lhs = p.lhs1d ? withUnit(c.inputs[0], 0) : c.inputs[0];
@@ -86,6 +87,17 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   if (p.rhs1d) spec.out = withUnit(spec.out, spec.out.shape.size());
   if (p.lhs1d) spec.out = withUnit(spec.out, spec.out.shape.size() - 1);
   spec.scaled = c.inputs.size() == 3;
+  return spec;
+}
+
+kernels::KernelPtr matmulWithGroup(const ir::KernelContext& c, const kernels::ElementwiseSpec& group) {
+  kernels::MatmulSpec spec = matmulSpec(c);
+  if (productType(spec.lhs.dtype) != spec.out.dtype) return nullptr;
+  return kernels::makeMatmulWithGroup(std::move(spec), group);
+}
+
+kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
+  kernels::MatmulSpec spec = matmulSpec(c);
   const DType natural = productType(spec.lhs.dtype), wanted = spec.out.dtype;
   if (natural == wanted) return kernels::makeMatmul(std::move(spec));
 
@@ -191,6 +203,7 @@ void matmul(Defs& defs) {
   def.stridedInputs = true;
   def.log2ScaleOperand = 2;
   def.kernel = matmulKernel;
+  def.groupKernel = matmulWithGroup;
   defs.push_back(def);
 }
 

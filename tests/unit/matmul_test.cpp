@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "dense_test.h"
+#include "kernels/elementwise.h"
 
 namespace popxl::test {
 namespace {
@@ -152,6 +153,74 @@ TEST(Matmul, DoesNotTakeOtherTypes) {
   const Layout f32(DType::kFloat32, {2, 2}), f16(DType::kFloat16, {2, 2}), flag(DType::kBool, {2, 2});
   EXPECT_THROW(makeMatmul({f32, f16, f32}), Error);
   EXPECT_THROW(makeMatmul({flag, flag, flag}), Error);
+}
+
+/// relu(x + bias) of a product and the sum kept before it, in one kernel and in two: the same bits.
+void checkGroup(std::mt19937& rng, MatmulSpec spec, const Shape& bias) {
+  const DType type = spec.out.dtype;
+  kernels::ElementwiseSpec group;
+  const auto compute = kernels::computeType(type);
+  kernels::Val sum = kernels::input(group.expr, 0, compute) + kernels::input(group.expr, 1, compute);
+  if (type == DType::kFloat16) sum = kernels::roundTo(sum, type);
+  group.expr.outputs() = {sum.id, kernels::max(sum, kernels::constant(group.expr, compute, 0.0)).id};
+  group.space = spec.out.shape;
+  group.inputs = {spec.out, Layout(type, bias)};
+  group.outputs = {spec.out, spec.out};
+  const kernels::KernelPtr fused = kernels::makeMatmulWithGroup(spec, group);
+  ASSERT_NE(fused, nullptr) << toString(spec.out.shape);
+  const kernels::KernelPtr product = makeMatmul(spec), rest = kernels::makeElementwise(group);
+  Tensor lhs = randomTensor(rng, spec.lhs), rhs = randomTensor(rng, spec.rhs),
+         shift = randomTensor(rng, group.inputs[1]);
+  Tensor plain = makeTensor(spec.out), expected = makeTensor(spec.out), kept = makeTensor(spec.out);
+  runKernel(*product, {lhs.data(), rhs.data(), plain.data()});
+  runKernel(*rest, {plain.data(), shift.data(), kept.data(), expected.data()});
+  // The sum is written over the product.
+  for (const int threads : {1, 2, 4}) {
+    Tensor own = makeTensor(spec.out), result = makeTensor(spec.out);
+    kernels::setThreadCount(threads);
+    runKernel(*fused,
+              {lhs.data(), rhs.data(), own.data(), own.data(), shift.data(), own.data(), result.data()});
+    EXPECT_EQ(own.memory, kept.memory) << fused->describe();
+    EXPECT_EQ(result.memory, expected.memory) << fused->describe();
+  }
+}
+
+TEST(Matmul, GroupOnThePiecesOfAProduct) {
+  std::mt19937 rng(testSeed());
+  const int before = kernels::threadCount();
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kFloat64}) {
+    const auto spec = [&](const Shape& lhs, const Shape& rhs, const Shape& out) {
+      return MatmulSpec{Layout(type, lhs), Layout(type, rhs), Layout(type, out)};
+    };
+    checkGroup(rng, spec({300, 70}, {70, 310}, {300, 310}), {310});
+    checkGroup(rng, spec({3, 100, 40}, {40, 700}, {3, 100, 700}), {3, 100, 1});
+    checkGroup(rng, spec({1000, 300}, {300, 90}, {1000, 90}), {1000, 90});
+    checkGroup(rng, spec({3, 50}, {50, 30000}, {3, 30000}), {3, 1});
+  }
+  kernels::setThreadCount(before);
+}
+
+TEST(Matmul, GroupThatHasToRunOnItsOwn) {
+  const auto f32 = [](Shape shape) { return Layout(DType::kFloat32, std::move(shape)); };
+  const auto fuses = [&](const MatmulSpec& spec, const Layout& other, bool random = false) {
+    kernels::ElementwiseSpec group;
+    kernels::Val value = kernels::input(group.expr, 0, kernels::VType::kF32) +
+                         kernels::input(group.expr, 1, kernels::VType::kF32, random ? 0 : -1);
+    if (random) value = value + kernels::input(group.expr, 1, kernels::VType::kF32);
+    group.expr.outputs() = {value.id};
+    group.space = spec.out.shape;
+    group.inputs = {spec.out, other};
+    group.outputs = {spec.out};
+    return kernels::makeMatmulWithGroup(spec, group) != nullptr;
+  };
+  const MatmulSpec plain{f32({400, 60}), f32({60, 300}), f32({400, 300})};
+  EXPECT_TRUE(fuses(plain, f32({300})));
+  EXPECT_FALSE(fuses(plain, f32({400, 300}), true));  // one operand by position and by element
+  EXPECT_FALSE(fuses({f32({40, 60}), f32({60, 30}), f32({40, 30})}, f32({30})));                // small
+  EXPECT_FALSE(fuses({f32({4, 200, 60}), f32({4, 60, 300}), f32({4, 200, 300})}, f32({300})));  // batches
+  const MatmulSpec folded{f32({4, 100, 60}), f32({60, 300}), f32({4, 100, 300})};
+  EXPECT_TRUE(fuses(folded, f32({4, 100, 300})));
+  EXPECT_FALSE(fuses(folded, f32({100, 1})));  // rows have no common stride
 }
 
 }  // namespace
