@@ -171,8 +171,8 @@ class Adam:
         second: popxl.TensorByRef,
         step: popxl.TensorByRef,
     ) -> None:
-        ops.var_updates.accumulate_moving_average_(first, gradient, BETA1)
-        ops.var_updates.accumulate_moving_average_square_(second, gradient, BETA2)
+        first = ops.var_updates.accumulate_moving_average_(first, gradient, BETA1)
+        second = ops.var_updates.accumulate_moving_average_square_(second, gradient, BETA2)
         delta = ops.var_updates.adam_updater(first, second, time_step=step, beta1=BETA1, beta2=BETA2, epsilon=EPSILON)
         ops.scaled_add_(variable, delta, b=-self.rate)
 
