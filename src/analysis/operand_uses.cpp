@@ -1,5 +1,6 @@
 #include "analysis/operand_uses.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ir/grad_context.h"
@@ -34,13 +35,20 @@ class ReadOperands {
     const ir::Structure structure = op.def().structure;
     const bool loads = structure == ir::Structure::kHostLoad || structure == ir::Structure::kRemoteLoad;
     if (loads && i == 0) return false;  // the operand only gives the shape
-    if (op.def().expr == nullptr) return true;
+    if (op.def().expr == nullptr || !computes(op)) return true;
     auto it = uses_.find(&op);
     if (it == uses_.end()) it = uses_.emplace(&op, operandUses(op)).first;
     return it->second[i].value || it->second[i].element;
   }
 
  private:
+  /// Whether there is arithmetic for the op's dtypes; there is none for complex numbers.
+  static bool computes(const ir::Op& op) {
+    const auto complex = [](const ir::Tensor* t) { return t != nullptr && isComplex(t->dtype()); };
+    return std::none_of(op.inputs().begin(), op.inputs().end(), complex) &&
+           std::none_of(op.outputs().begin(), op.outputs().end(), complex);
+  }
+
   std::unordered_map<const ir::Op*, std::vector<OperandUse>> uses_;
 };
 

@@ -83,6 +83,8 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
+  // Heads of attention are views of one product: as views they are read where they lie, also through calls.
+  passes::runPass("decompose_split", *program->ir);
   passes::runPass("attention", *program->ir);
   // After it, which looks for views where the program made them.
   passes::runPass("recompute_views", *program->ir);

@@ -74,8 +74,9 @@ class Fuser {
   /// A free view is read in its source's place: a group that makes the source has to run before the view is
   /// read.
   void carryUses(const ir::Op& op) {
-    const auto operand = static_cast<size_t>(storages_.sharedOperand(op));
-    if (auto g = owner(op.input(operand)); g != open_.end()) close(g);
+    const int32_t operand = storages_.sharedOperand(op);
+    if (operand < 0) return;  // made of pieces that kernels write
+    if (auto g = owner(op.input(static_cast<size_t>(operand))); g != open_.end()) close(g);
   }
 
   Groups::iterator owner(const ir::Tensor* t) {

@@ -26,6 +26,9 @@ StorageMap::StorageMap(const ir::Graph& graph, const std::vector<ir::Op*>& order
     storages_[t] = {addBuffer({Buffer::Kind::kArgumentIn, t->type().bytes(), static_cast<int32_t>(i), t}),
                     channelsLast.layoutOf(t), 0};
   }
+  for (const ir::Op* op : order) {
+    if (op->def().joins) placePieces(*op);
+  }
   for (size_t i = 0; i < order.size(); ++i) place(*order[i], static_cast<int32_t>(i));
 }
 
@@ -117,7 +120,7 @@ const Storage& StorageMap::storageOf(const ir::Tensor* t) {
 
 void StorageMap::placeOwn(const ir::Tensor* t) {
   const int32_t buffer = addBuffer({Buffer::Kind::kLocal, t->type().bytes(), 0, t});
-  storages_[t] = {buffer, channelsLast_.layoutOf(t), 0};
+  storages_[t] = {buffer, layoutForViews(t), 0};
 }
 
 /// Makes the result of an op share its operand's memory if that is right; true when it does.
@@ -159,6 +162,7 @@ void StorageMap::place(const ir::Op& op, int32_t position) {
   }
   const auto aliases = op.aliases();
   for (size_t i = 0; i < op.outputs().size(); ++i) {
+    if (has(op.output(i))) continue;  // a piece of another result, or made of pieces
     const auto alias = std::find_if(aliases.begin(), aliases.end(),
                                     [&](const ir::Alias& a) { return a.output == static_cast<int32_t>(i); });
     if (alias != aliases.end() && op.modifies(static_cast<size_t>(alias->input))) {

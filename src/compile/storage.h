@@ -58,6 +58,13 @@ class StorageMap {
   void findLastUses();
   bool isWrittenBetween(const ir::Tensor* t, int32_t after, int32_t upTo) const;
 
+  // storage_results.cpp
+  const ir::Op* onlyUse(const ir::Tensor* t) const;
+  bool neverWritten(const ir::Tensor* t) const;
+  Layout layoutForViews(const ir::Tensor* result) const;
+  bool findPiece(const ir::Op& join, const ir::Tensor*& t, Layout& layout) const;
+  void placePieces(const ir::Op& join);
+
   const ir::Graph& graph_;
   const std::vector<ir::Op*>& order_;
   const analysis::Liveness& liveness_;

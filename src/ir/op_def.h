@@ -136,11 +136,14 @@ struct OpDef {
   kernels::Reduction reduction = kernels::Reduction::kSum;
   bool reducesAxes = false;  ///< axes from attribute "axes" (empty: all), "keepdims"
   ViewFn view = nullptr;
+  ViewFn unview = nullptr;  ///< the operand's layout for which the result has a given one, where there is one
   KernelFn kernel = nullptr;
   GroupKernelFn groupKernel = nullptr;
   bool stridedInputs = false;  ///< the kernel takes inputs of any strides; else they are made contiguous
   /// Whether the kernel is so much faster on channels-last operands that they are worth bringing there.
   bool (*prefersChannelsLast)(const Op& op) = nullptr;
+  bool stridedOutputs = false;  ///< the kernel writes results of any strides
+  bool joins = false;  ///< the result is the operands one after another on attribute "axis"
   Structure structure = Structure::kNone;
 
   std::string inplaceName() const { return std::string(name) + "_"; }

@@ -25,7 +25,8 @@ class AttentionKernel final : public Kernel {
         v_(spec.v, heads_),
         out_(spec.out, heads_),
         scale_(static_cast<C>(spec.scale)),
-        fill_(static_cast<C>(spec.fill)) {
+        fill_(static_cast<C>(spec.fill)),
+        packs_(q_.rows > simd::kThinRows) {
     POPXL_ASSERT(q_.cols == k_.cols && k_.rows == v_.rows && out_.rows == q_.rows && out_.cols == v_.cols,
                  "attention of {} {} {} to {}", toString(spec.q.shape), toString(spec.k.shape),
                  toString(spec.v.shape), toString(spec.out.shape));
@@ -50,7 +51,7 @@ class AttentionKernel final : public Kernel {
 
  private:
   struct Lane {
-    C *q, *k, *v, *scores, *out, *mask;
+    C *q, *k, *v, *kPacked, *vPacked, *scores, *out, *mask;
   };
   /// The operands of one head.
   struct Head {
@@ -64,7 +65,9 @@ class AttentionKernel final : public Kernel {
     const int64_t heads = numElements(heads_);
     const int64_t blocks = (q_.rows + block_ - 1) / block_;
     if (heads == 0 || blocks == 0) return;
-    const auto wanted = std::clamp<int64_t>(static_cast<int64_t>(flops() / kChunkFlops), 1, kChunks);
+    // Few rows are bound by what they read: an element counts as eight operations.
+    const double read = 8.0 * static_cast<double>(heads * (k_.size() + v_.size()));
+    const auto wanted = std::clamp<int64_t>(static_cast<int64_t>((flops() + read) / kChunkFlops), 1, kChunks);
     headsPerChunk_ = std::max<int64_t>(1, heads / wanted);
     const int64_t pieces = std::min(blocks, (wanted + heads - 1) / heads);
     rowsPerChunk_ = (blocks + pieces - 1) / pieces * block_;
@@ -76,8 +79,10 @@ class AttentionKernel final : public Kernel {
   Lane laneOf(Carver& carver) const {
     const bool own = probabilities_ && writesInPlace<C>(*probabilities_);
     return {bufferOf<C>(carver, block_ * q_.cols),
-            bufferOf<C>(carver, readsInPlace<C>(k_) ? 0 : k_.size()),
-            bufferOf<C>(carver, readsInPlace<C>(v_) ? 0 : v_.size()),
+            bufferOf<C>(carver, readsInPlace<C>(k_, packs_) ? 0 : k_.size()),
+            bufferOf<C>(carver, readsInPlace<C>(v_, packs_) ? 0 : v_.size()),
+            bufferOf<C>(carver, packs_ ? simd::gemmOps<C>().rhsElements(k_.cols, k_.rows) : 0),
+            bufferOf<C>(carver, packs_ ? simd::gemmOps<C>().rhsElements(v_.rows, v_.cols) : 0),
             bufferOf<C>(carver, own ? 0 : block_ * k_.rows),
             bufferOf<C>(carver, writesInPlace<C>(out_) ? 0 : block_ * out_.cols),
             bufferOf<C>(carver, bias_ || keep_ ? k_.rows : 0)};
@@ -90,6 +95,7 @@ class AttentionKernel final : public Kernel {
   HeadMatrix q_, k_, v_, out_;
   std::optional<HeadMatrix> bias_, keep_, probabilities_;
   C scale_, fill_;
+  bool packs_;  // a few rows read keys and values as they lie
   int64_t block_ = 1, headsPerChunk_ = 1, rowsPerChunk_ = 1, pieces_ = 1, chunks_ = 0, lanes_ = 0;
   int64_t laneBytes_ = 0;
   std::string text_;
@@ -129,7 +135,8 @@ template <typename C>
 void AttentionKernel<C>::runHead(const Head& head, int64_t first, int64_t last, const Lane& lane) const {
   const auto& ops = simd::rowOps<C>();
   const int64_t n = k_.rows, width = q_.cols;
-  const Operand<C> k = read(head.k, lane.k), v = read(head.v, lane.v);
+  const Rhs<C> kT = packRhs(width, n, transposed(read(head.k, lane.k)), lane.kPacked);
+  const Rhs<C> v = packRhs(n, v_.cols, read(head.v, lane.v), lane.vPacked);
   for (int64_t row = first; row < last; row += block_) {
     const int64_t rows = std::min(block_, last - row);
     dense::load(rowsOf(head.q, row, rows), lane.q);
@@ -137,7 +144,7 @@ void AttentionKernel<C>::runHead(const Head& head, int64_t first, int64_t last, 
     const std::optional<Matrix> kept =
         head.probabilities ? std::optional(rowsOf(*head.probabilities, row, rows)) : std::nullopt;
     const Target<C> scores = kept ? target(*kept, lane.scores) : Target<C>{lane.scores, n};
-    product<C>(rows, n, width, {lane.q, width, 1}, transposed(k), scores, false);
+    product<C>(rows, n, width, {lane.q, width, 1}, kT, scores, false);
     for (int64_t i = 0; i < rows; ++i) {
       C* const x = scores.data + i * scores.row;
       mask(head, row + i, x, lane.mask);

@@ -57,7 +57,7 @@ class AttentionGradKernel final : public Kernel {
 
  private:
   struct Lane {
-    C *q, *k, *v, *p, *grad, *scores, *dq, *dk, *dv;
+    C *q, *k, *v, *p, *grad, *qPacked, *kPacked, *vPacked, *gradPacked, *scores, *dq, *dk, *dv;
   };
   /// The operands of one head.
   struct Head {
@@ -68,17 +68,24 @@ class AttentionGradKernel final : public Kernel {
 
   Lane laneOf(Carver& carver) const {
     const auto in = [&](const HeadMatrix& m, int64_t rows) {
-      return bufferOf<C>(carver, readsInPlace<C>(m) ? 0 : rows * m.cols);
+      return bufferOf<C>(carver, readsInPlace<C>(m, true) ? 0 : rows * m.cols);
     };
     const auto out = [&](const HeadMatrix& m, int64_t rows) {
       return bufferOf<C>(carver, writesInPlace<C>(m) ? 0 : rows * m.cols);
+    };
+    const auto pack = [&](int64_t k, int64_t n) {
+      return bufferOf<C>(carver, simd::gemmOps<C>().rhsElements(k, n));
     };
     Lane lane{};
     lane.q = in(q_, block_);
     lane.k = in(k_, k_.rows);
     lane.v = in(v_, v_.rows);
-    lane.p = bufferOf<C>(carver, readsInPlace<C>(p_) && p_.col == 1 ? 0 : block_ * p_.cols);
+    lane.p = bufferOf<C>(carver, readsInPlace<C>(p_, true) && p_.col == 1 ? 0 : block_ * p_.cols);
     lane.grad = in(grad_, block_);
+    lane.qPacked = pack(block_, q_.cols);
+    lane.kPacked = pack(k_.rows, k_.cols);
+    lane.vPacked = pack(v_.cols, v_.rows);
+    lane.gradPacked = pack(block_, grad_.cols);
     lane.scores = bufferOf<C>(carver, block_ * p_.cols);
     lane.dq = out(dq_, block_);
     lane.dk = out(dk_, dk_.rows);
@@ -128,17 +135,19 @@ void AttentionGradKernel<C>::scoreGrads(const Head& head, int64_t row, int64_t r
 template <typename C>
 void AttentionGradKernel<C>::runHead(const Head& head, const Lane& lane) const {
   const int64_t n = p_.cols, width = q_.cols, depth = v_.cols;
-  const Operand<C> k = read(head.k, lane.k), v = read(head.v, lane.v);
+  const Rhs<C> k = packRhs(n, width, read(head.k, lane.k), lane.kPacked);
+  const Rhs<C> vT = packRhs(depth, n, transposed(read(head.v, lane.v)), lane.vPacked);
   const Target<C> dk = target(head.dk, lane.dk), dv = target(head.dv, lane.dv);
   for (int64_t row = 0; row == 0 || row < q_.rows; row += block_) {  // without rows dk and dv are 0
     const int64_t rows = std::min(block_, q_.rows - row);
-    const Operand<C> q = read(rowsOf(head.q, row, rows), lane.q);
+    const Rhs<C> q = packRhs(rows, width, read(rowsOf(head.q, row, rows), lane.q), lane.qPacked);
     const Operand<C> p = read(rowsOf(head.p, row, rows), lane.p);
     const Operand<C> grad = read(rowsOf(head.grad, row, rows), lane.grad);
+    const Rhs<C> values = packRhs(rows, depth, grad, lane.gradPacked);
     const Target<C> scores{lane.scores, n};
     const Operand<C> dScores{lane.scores, n, 1};
-    product<C>(rows, n, depth, grad, transposed(v), scores, false);
-    product<C>(n, depth, rows, transposed(p), grad, dv, row > 0);
+    product<C>(rows, n, depth, grad, vT, scores, false);
+    product<C>(n, depth, rows, transposed(p), values, dv, row > 0);
     scoreGrads(head, row, rows, p, lane.scores);
     product<C>(n, width, rows, transposed(dScores), q, dk, row > 0);
     const Matrix dq = rowsOf(head.dq, row, rows);

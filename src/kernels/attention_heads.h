@@ -4,6 +4,7 @@
 
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
+#include "kernels/dense_simd.h"
 #include "kernels/onednn_gemm.h"
 
 // What the kernels of attention and its gradient share: matrices of heads wherever they lie.
@@ -39,11 +40,12 @@ Operand<C> transposed(const Operand<C>& m) {
   return {m.data, m.col, m.row};
 }
 
-/// Whether products can read the matrix where it lies.
+/// Whether products can read the matrix where it lies, packing it or not.
 template <typename C>
-bool readsInPlace(const HeadMatrix& m) {
+bool readsInPlace(const HeadMatrix& m, bool packs) {
   if (!dense::isComputeType(m.dtype)) return false;
-  return dense::kComputeOf<C> != dense::Compute::kF32 || dense::isGemmOperand(m.rows, m.cols, m.row, m.col);
+  return packs || dense::kComputeOf<C> != dense::Compute::kF32 ||
+         dense::isGemmOperand(m.rows, m.cols, m.row, m.col);
 }
 /// Whether products can write it there.
 template <typename C>
@@ -75,13 +77,30 @@ void finish(const Matrix& m, const C* buffer) {
   if (buffer != nullptr) dense::store(buffer, m.cols, C{1}, m);
 }
 
+/// The right operand of several products: packed once, or as it lies.
+template <typename C>
+struct Rhs {
+  Operand<C> plain;
+  const C* packed;
+};
+/// Packs B [k, n] into `buffer` when there is one.
+template <typename C>
+Rhs<C> packRhs(int64_t k, int64_t n, const Operand<C>& b, C* buffer) {
+  if (buffer != nullptr) simd::gemmOps<C>().packRhs(k, n, b.data, b.row, b.col, buffer);
+  return {b, buffer};
+}
+
 /// C [m, n] = or += A [m, k] x B [k, n]; sizes may be 0.
 template <typename C>
-void product(int64_t m, int64_t n, int64_t k, Operand<C> a, Operand<C> b, Target<C> c, bool accumulate) {
+void product(int64_t m, int64_t n, int64_t k, Operand<C> a, Rhs<C> b, Target<C> c, bool accumulate) {
   if (m == 0 || n == 0) return;
-  if (k > 0) return dense::gemm(m, n, k, a, b, c.data, c.row, accumulate);
-  if (accumulate) return;
-  for (int64_t i = 0; i < m; ++i) std::fill_n(c.data + i * c.row, n, C{0});
+  if (k > 0 && b.packed != nullptr) {
+    simd::gemmOps<C>().multiply(m, n, k, a.data, a.row, a.col, b.packed, c.data, c.row, accumulate);
+  } else if (k > 0) {
+    dense::gemm(m, n, k, a, b.plain, c.data, c.row, accumulate);
+  } else if (!accumulate) {
+    for (int64_t i = 0; i < m; ++i) std::fill_n(c.data + i * c.row, n, C{0});
+  }
 }
 
 /// Memory of the carver, or null when nothing is needed.

@@ -145,6 +145,7 @@ void attention(Defs& defs) {
   def.infer = inferAttention;
   def.visibility = Visibility::kInternal;
   def.stridedInputs = true;
+  def.stridedOutputs = true;
   def.kernel = attentionKernel;
   defs.push_back(def);
 
@@ -163,6 +164,7 @@ void attention(Defs& defs) {
   grad.infer = inferAttentionGrad;
   grad.visibility = Visibility::kInternal;
   grad.stridedInputs = true;
+  grad.stridedOutputs = true;
   grad.kernel = attentionGradKernel;
   defs.push_back(grad);
 }

@@ -108,6 +108,7 @@ void concatSplit(Defs& defs) {
   concat.inplaceModifies = false;
   concat.inplaceCopies = true;
   concat.stridedInputs = true;
+  concat.joins = true;
   concat.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConcat(c.inputs, axisOf(c.op, c.outputs[0].rank()), c.outputs[0]);
   };

@@ -202,6 +202,7 @@ void matmul(Defs& defs) {
   def.visibility = Visibility::kManual;
   def.stridedInputs = true;
   def.log2ScaleOperand = 2;
+  def.stridedOutputs = true;
   def.kernel = matmulKernel;
   def.groupKernel = matmulWithGroup;
   defs.push_back(def);

@@ -9,7 +9,7 @@ namespace popxl::ops {
 
 namespace {
 
-OpDef viewOp(const Names& names, ir::InferFn infer, ir::ViewFn view) {
+OpDef viewOp(const Names& names, ir::InferFn infer, ir::ViewFn view, ir::ViewFn unview = nullptr) {
   OpDef def;
   def.name = names.name;
   def.type = names.type;
@@ -17,6 +17,7 @@ OpDef viewOp(const Names& names, ir::InferFn infer, ir::ViewFn view) {
   def.operands = {{"t", ir::kAny}};
   def.infer = infer;
   def.view = view;
+  def.unview = unview;
   return def;
 }
 
@@ -101,8 +102,7 @@ bool reshapeStrides(const Layout& from, const Shape& to, Strides& strides) {
   return true;
 }
 
-bool viewReshape(const Op& op, const Layout& input, ir::View& out) {
-  const Shape& shape = op.output()->shape();
+bool reshaped(const Layout& input, const Shape& shape, ir::View& out) {
   if (input.isContiguous()) {
     out.layout = Layout(input.dtype, shape);
     return true;
@@ -112,10 +112,17 @@ bool viewReshape(const Op& op, const Layout& input, ir::View& out) {
   return reshapeStrides(input, shape, out.layout.strides);
 }
 
+bool viewReshape(const Op& op, const Layout& input, ir::View& out) {
+  return reshaped(input, op.output()->shape(), out);
+}
+bool unviewReshape(const Op& op, const Layout& result, ir::View& out) {
+  return reshaped(result, op.input(0)->shape(), out);
+}
+
 void reshapeOps(Defs& defs) {
   OpDef def =
       inplaceView(viewOp({"reshape", "Reshape", "The elements in row-major order with another shape."},
-                         inferReshape, viewReshape));
+                         inferReshape, viewReshape, unviewReshape));
   def.attrs = {{"shape", AttrType::kInts,
                 "The new shape; one dimension may be -1 and is then found from the others."}};
   def.visibility = Visibility::kManual;
@@ -172,6 +179,16 @@ bool viewTranspose(const Op& op, const Layout& input, ir::View& out) {
   return true;
 }
 
+bool unviewTranspose(const Op& op, const Layout& result, ir::View& out) {
+  out.layout = result;
+  const std::vector<int64_t> order = permutation(op);
+  for (size_t i = 0; i < order.size(); ++i) {
+    out.layout.shape[static_cast<size_t>(order[i])] = result.shape[i];
+    out.layout.strides[static_cast<size_t>(order[i])] = result.strides[i];
+  }
+  return true;
+}
+
 void transposeRule(GradContext& c) {
   const std::vector<int64_t> order = permutation(c.op);
   std::vector<int64_t> inverse(order.size());
@@ -180,8 +197,8 @@ void transposeRule(GradContext& c) {
 }
 
 void transposeOps(Defs& defs) {
-  OpDef def = inplaceView(
-      viewOp({"transpose", "Transpose", "The dimensions in another order."}, inferTranspose, viewTranspose));
+  OpDef def = inplaceView(viewOp({"transpose", "Transpose", "The dimensions in another order."},
+                                 inferTranspose, viewTranspose, unviewTranspose));
   def.attrs = {{"permutation", AttrType::kInts,
                 "For each dimension of the result, the one it was; empty reverses them.", intsAttr({})}};
   def.visibility = Visibility::kManual;
@@ -347,13 +364,14 @@ void view(Defs& defs) {
   sliceOps(defs);
   subsampleOps(defs);
 
-  OpDef identity = viewOp({"identity", "Identity", "The same values."}, sameType, sameView);
+  OpDef identity = viewOp({"identity", "Identity", "The same values."}, sameType, sameView, sameView);
   identity.visibility = Visibility::kManual;
   identity.grad = [](GradContext& c) { c.set(0, c.make("identity", {c.outGrad()})); };
   defs.push_back(identity);
 
-  OpDef detach = inplaceView(
-      viewOp({"detach", "Detach", "The same values, through which no gradient passes."}, sameType, sameView));
+  OpDef detach =
+      inplaceView(viewOp({"detach", "Detach", "The same values, through which no gradient passes."}, sameType,
+                         sameView, sameView));
   detach.stopsGradient = true;
   defs.push_back(detach);
 }
