@@ -79,6 +79,17 @@ void derivativeExpr(ExprContext& c) {
   store(c, value.id < 0 ? c.constant(type, 0) : replay(c, value));
 }
 
+bool isFloatOperand(const ir::OperandDef& operand) { return operand.dtypes == ir::kFloats; }
+
+/// The result is like operand K; all floating-point operands have its dtype.
+template <size_t K>
+void inferDerivative(const Op& op, Types& out) {
+  for (size_t i = 0; i < op.inputs().size(); ++i) {
+    if (isFloatOperand(op.def().operands[i])) requireSameDType(op, K, i);
+  }
+  likeOperand<K>(op, out);
+}
+
 template <size_t K>
 OpDef derivativeOf(const OpDef& base) {
   const std::string operand(base.operands[K].name);
@@ -89,7 +100,7 @@ OpDef derivativeOf(const OpDef& base) {
   def.operands = base.operands;
   def.operands.push_back({"grad2", ir::kFloats});
   def.attrs = base.attrs;
-  def.infer = likeOperand<K>;
+  def.infer = inferDerivative<K>;
   def.visibility = Visibility::kInternal;
   def.derived = true;
   def.reducesToOutput = true;
@@ -113,8 +124,6 @@ void secondOrderRule(GradContext& c) {
     c.set(k, c.make(name, operands, c.op.attrs()));
   }
 }
-
-bool isFloatOperand(const ir::OperandDef& operand) { return operand.dtypes == ir::kFloats; }
 
 /// Elementwise ops that other ops' gradients are made of.
 bool isGradient(const OpDef& def) {

@@ -47,6 +47,7 @@ def test_power_out_of_range(call):
             message = rf"the power of two `given_hostload` is {bad}; it must be in \[-32, 32\)"
             with pytest.raises(poplar_application_runtime_error, match=message):
                 session.run({power: bad})
+            session.weights_from_host()
         session.run({power: 1})
     ir._pb_ir.getSessionOptions().throwIfLog2ScaleTensorNotInRange = False
     with popxl.Session(ir, "cpu") as session:
