@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/element.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "exec/session.h"
 #include "ir/parse.h"
 #include "kernels/philox.h"
@@ -29,6 +29,7 @@ Compiles and runs the text form of a program from FILE or from standard input, a
   --input=STREAM=VALUE  what the host gives: a number for every element, `random` for numbers in [0, 1) by a fixed seed,
                         or @PATH, a file of the stream's bytes; streams that are not named get zeros
   --runs=N              run N times; variables keep their values in between
+  --reference           run every op by its definition in float64 instead of compiling
   --program             print the compiled program
   --memory              print the planned memory and what is in use at its peak
   --fits=BYTES          run only if it takes at most so many bytes
@@ -40,7 +41,7 @@ struct Arguments {
   std::string file = "-";
   std::map<std::string, std::string> inputs;
   int64_t runs = 1;
-  bool program = false, memory = false, profile = false;
+  bool reference = false, program = false, memory = false, profile = false;
   std::string trace;
   std::optional<int64_t> limit;
 };
@@ -69,6 +70,8 @@ Arguments readArguments(int argc, char** argv) {
       out.inputs[std::string(rest.substr(0, at))] = rest.substr(at + 1);
     } else if (argument.starts_with("--runs=")) {
       out.runs = integer(argument.substr(7));
+    } else if (argument == "--reference") {
+      out.reference = true;
     } else if (argument == "--program") {
       out.program = true;
     } else if (argument == "--memory") {
@@ -98,65 +101,18 @@ std::string readAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-template <typename T>
-void put(std::vector<std::byte>& to, int64_t i, T value) {
-  std::memcpy(to.data() + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
-}
-
 void store(std::vector<std::byte>& to, int64_t i, DType t, double value) {
-  switch (t) {
-    case DType::kFloat64:
-      return put(to, i, value);
-    case DType::kFloat32:
-      return put(to, i, static_cast<float>(value));
-    case DType::kFloat16:
-      return put(to, i, floatToHalf(static_cast<float>(value)));
-    case DType::kFloat8_143:
-    case DType::kFloat8_152:
-      return put(to, i, floatToFloat8(static_cast<float>(value), t, false));
-    case DType::kBool:
-      return put(to, i, static_cast<uint8_t>(value != 0));
-    default:
-      break;
-  }
-  const auto whole = static_cast<int64_t>(value);
-  std::memcpy(to.data() + i * sizeOf(t), &whole,
-              static_cast<size_t>(sizeOf(t)));  // little endian: the low bytes
+  Element element{value, 0};
+  if (t == DType::kBool) element.integer = uint64_t{value != 0};
+  if (isInt(t)) element.integer = static_cast<uint64_t>(static_cast<int64_t>(value));
+  storeElement(t, element, to.data() + i * sizeOf(t));
 }
 
 double load(const std::vector<std::byte>& from, int64_t i, DType t) {
-  const std::byte* at = from.data() + i * sizeOf(t);
-  const auto as = [&]<typename T>(T value) {
-    std::memcpy(&value, at, sizeof(T));
-    return value;
-  };
-  switch (t) {
-    case DType::kFloat64:
-      return as(double());
-    case DType::kFloat32:
-      return as(float());
-    case DType::kFloat16:
-      return halfToFloat(as(uint16_t()));
-    case DType::kFloat8_143:
-    case DType::kFloat8_152:
-      return float8ToFloat(as(uint8_t()), t);
-    case DType::kInt8:
-      return as(int8_t());
-    case DType::kInt16:
-      return as(int16_t());
-    case DType::kInt32:
-      return as(int32_t());
-    case DType::kInt64:
-      return static_cast<double>(as(int64_t()));
-    case DType::kUInt16:
-      return as(uint16_t());
-    case DType::kUInt32:
-      return as(uint32_t());
-    case DType::kUInt64:
-      return static_cast<double>(as(uint64_t()));
-    default:
-      return as(uint8_t());
-  }
+  const Element element = loadElement(t, from.data() + i * sizeOf(t));
+  if (isFloat(t)) return element.number;
+  return isSigned(t) ? static_cast<double>(static_cast<int64_t>(element.integer))
+                     : static_cast<double>(element.integer);
 }
 
 std::vector<std::byte> inputData(const ir::Stream& stream, int64_t entries, const std::string& value) {
@@ -211,7 +167,7 @@ void run(const Arguments& arguments) {
       fail(ErrorKind::kValue, "the program has no input stream `{}`", name);
     }
   }
-  exec::Session session(ir);
+  exec::Session session(ir, arguments.reference ? EngineKind::kReference : EngineKind::kCompiled);
   if (arguments.program) std::cout << session.program().str();
   const MemoryReport memory = session.memory();
   if (arguments.memory) std::cout << memory.table();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <popxl/engine.h>
 #include <popxl/ir.h>
 #include <popxl/memory.h>
 #include <popxl/profile.h>
@@ -57,7 +58,7 @@ class Session {
  public:
   /// Compiles and loads the variables' initial values. Error(kGraph) where nothing orders two ops on the same
   /// memory.
-  explicit Session(const Ir& ir);
+  explicit Session(const Ir& ir, EngineKind engine = EngineKind::kCompiled);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

@@ -20,23 +20,28 @@ class InferenceSession:
     _device: DeviceInfo
     _compiled_for: Tuple[str, int]
     _engine: Optional["_core.Session"]
+    _reference: bool
     _host_is_behind: bool
     #: A run failed half way and the host's values are older than those that it began with.
     _is_lost: bool
 
     @classmethod
-    def fromIr(cls, ir: "_core.Ir", deviceInfo: DeviceInfo) -> "InferenceSession":
+    def fromIr(
+        cls, ir: "_core.Ir", deviceInfo: DeviceInfo, *, reference: bool = False
+    ) -> "InferenceSession":
         """A session for a program, not compiled yet.
 
         Args:
             ir: The program.
             deviceInfo: The device.
+            reference: Whether to run every op by its definition instead of compiling the program.
         """
         self = object.__new__(cls)
         self._pb_ir = ir
         self._device = deviceInfo
         self._compiled_for = (deviceInfo._kind, deviceInfo.numIpus)
         self._engine = None
+        self._reference = reference
         self._host_is_behind = False
         self._is_lost = False
         return self
@@ -50,7 +55,7 @@ class InferenceSession:
         Raises:
             popart_exception: The program is ambiguous or can't be right.
         """
-        self._engine = _core.Session(self._pb_ir)
+        self._engine = _core.Session(self._pb_ir, self._reference)
 
     def _ready(self) -> "_core.Session":
         """The engine, with its memory."""

@@ -981,7 +981,7 @@ class MemoryReport:
 class Session:
     """A compiled program and its memory."""
 
-    def __init__(self, ir: Ir) -> None: ...
+    def __init__(self, ir: Ir, reference: bool = False) -> None: ...
 
     @property
     def compiled_ir(self) -> Ir:

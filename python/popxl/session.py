@@ -30,7 +30,12 @@ class Session:
     """
 
     def __init__(
-        self, ir: Ir, device_desc: Union[str, DeviceInfo] = "cpu", weights_to_host_on_exit: bool = True
+        self,
+        ir: Ir,
+        device_desc: Union[str, DeviceInfo] = "cpu",
+        weights_to_host_on_exit: bool = True,
+        *,
+        reference: bool = False,
     ) -> None:
         """Compiles a program.
 
@@ -40,6 +45,8 @@ class Session:
                 attached the session is attached at once and has its variables.
             weights_to_host_on_exit: Whether variables are copied to the host when the outermost context ends.
                 Always off when the program has a variable over a read-only `np.memmap`.
+            reference: Whether to run every op by its definition in float64, rounded to its dtype, instead of
+                compiling the program: slow, to compare with.
 
         Raises:
             popart_exception: Ops change a tensor and read it in no defined order.
@@ -60,7 +67,9 @@ class Session:
         self._was_attached: List[bool] = []
         self._compiled: Optional[Ir] = None
         ir._pb_ir.logIr()
-        self._pb_session = InferenceSession.fromIr(ir=ir._pb_ir, deviceInfo=self._device)
+        self._pb_session = InferenceSession.fromIr(
+            ir=ir._pb_ir, deviceInfo=self._device, reference=reference
+        )
         self._pb_session.prepareDevice()
         self._inputs = self._ports(ir.get_all_h2d_streams())
         self._outputs = self._ports(ir.get_all_d2h_streams())

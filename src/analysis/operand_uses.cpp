@@ -18,7 +18,10 @@ class OperandSlots final : public ir::ExprContext {
   Val element(size_t i, int64_t element) override { return input(i, element); }
   bool has(size_t i) const override { return op.input(i) != nullptr; }
   Val constant(kernels::VType type, double number) override { return kernels::constant(expr, type, number); }
-  void out(Val value, size_t) override { expr.outputs().push_back(value.id); }
+  void out(Val value, size_t i) override {
+    expr.outputs().resize(std::max(expr.outputs().size(), i + 1));
+    expr.outputs()[i] = value.id;
+  }
 
   kernels::Expr expr;
 
@@ -71,10 +74,14 @@ std::vector<OperandUse> slotUses(const kernels::Expr& expr, size_t slots) {
   return uses;
 }
 
-std::vector<OperandUse> operandUses(const ir::Op& op) {
+kernels::Expr operandExpr(const ir::Op& op) {
   OperandSlots slots(op);
   op.def().expr(slots);
-  std::vector<OperandUse> uses = slotUses(slots.expr, op.inputs().size());
+  return std::move(slots.expr);
+}
+
+std::vector<OperandUse> operandUses(const ir::Op& op) {
+  std::vector<OperandUse> uses = slotUses(operandExpr(op), op.inputs().size());
   for (size_t i = 0; i < uses.size(); ++i) {  // a tensor that is several operands is one
     for (size_t j = 0; j < uses.size(); ++j) {
       if (op.input(i) != op.input(j)) continue;

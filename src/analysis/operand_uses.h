@@ -18,6 +18,9 @@ struct OperandUse {
 /// What the outputs of an expression need of each of its operand slots.
 std::vector<OperandUse> slotUses(const kernels::Expr& expr, size_t slots);
 
+/// The arithmetic of an elementwise op by itself: operand i in slot i, result i as output i.
+kernels::Expr operandExpr(const ir::Op& op);
+
 /// Which operands of an elementwise op its arithmetic uses.
 std::vector<OperandUse> operandUses(const ir::Op& op);
 

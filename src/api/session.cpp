@@ -31,7 +31,8 @@ HostBuffers& HostBuffers::add(const Stream& stream, bool toDevice, std::optional
   return *this;
 }
 
-Session::Session(const Ir& ir) : session_(std::make_unique<exec::Session>(ir.get())) {
+Session::Session(const Ir& ir, EngineKind engine)
+    : session_(std::make_unique<exec::Session>(ir.get(), engine)) {
   session_->attach();
   session_->weightsFromHost();
 }

@@ -53,7 +53,12 @@ void bindSession(nb::module_& m) {
       .def("__str__", [](const MemoryReport& report) { return report.table(); });
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "Session", "A compiled program and its memory.")
-      .def(nb::init<std::shared_ptr<ir::Ir>>(), nb::arg("ir"), release)
+      .def(
+          "__init__",
+          [](Session* self, std::shared_ptr<ir::Ir> ir, bool reference) {
+            new (self) Session(std::move(ir), reference ? EngineKind::kReference : EngineKind::kCompiled);
+          },
+          nb::arg("ir"), nb::arg("reference") = false, release)
       .def_prop_ro("compiled_ir", &Session::compiledIr, "The program as it was compiled.")
       .def("attach", &Session::attach, release)
       .def("detach", &Session::detach, release)

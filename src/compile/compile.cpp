@@ -75,14 +75,27 @@ int64_t constantBytes(const std::vector<const ir::Graph*>& graphs) {
   return bytes;
 }
 
-}  // namespace
-
-std::shared_ptr<const Program> compile(const ir::Ir& ir) {
-  // The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
+/// The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
+std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   analysis::checkCalls(ir);
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
+  program->streams = program->ir->streams();
+  placeVariables(program->ir->mainGraph(), *program);
+  return program;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> prepare(const ir::Ir& ir) {
+  auto program = checkedCopy(ir);
+  program->codes.emplace_back().graph = &program->ir->mainGraph();
+  return program;
+}
+
+std::shared_ptr<const Program> compile(const ir::Ir& ir) {
+  auto program = checkedCopy(ir);
   // Heads of attention are views of one product: as views they are read where they lie, also through calls.
   passes::runPass("decompose_split", *program->ir);
   passes::runPass("attention", *program->ir);
@@ -92,11 +105,9 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   // Before anything looks at elementwise ops, so that these are among them.
   passes::runPass("expand_batch_norm", *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
-  program->streams = program->ir->streams();
 
   // What no effect depends on is neither computed nor kept.
   const analysis::Liveness liveness(*program->ir, analysis::readOperands());
-  placeVariables(main, *program);
 
   // Each graph is compiled once, whatever the number of calls; a caller needs its callees' frame sizes.
   std::vector<const ir::Graph*> graphs;

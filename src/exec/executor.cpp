@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
-#include "base/error.h"
+#include "base/element.h"
 #include "exec/print_tensor.h"
 
 namespace popxl::exec {
@@ -66,10 +65,10 @@ void Executor::execute(const Instruction& instruction, std::byte* frame, std::by
     const bool taken = *pointer(conditional->condition, frame, arguments) != std::byte{0};
     runCall(taken ? conditional->then : conditional->otherwise, frame, arguments);
   } else if (const auto* load = std::get_if<compile::RunHostLoad>(&what)) {
-    const std::byte* from = nextEntry(load->stream, load->bytes, *instruction.ops.front());
+    const std::byte* from = nextEntry(load->stream, *instruction.ops.front());
     std::memcpy(pointer(load->to, frame, arguments), from, static_cast<size_t>(load->bytes));
   } else if (const auto* store = std::get_if<compile::RunHostStore>(&what)) {
-    std::byte* to = nextEntry(store->stream, store->bytes, *instruction.ops.front());
+    std::byte* to = nextEntry(store->stream, *instruction.ops.front());
     std::memcpy(to, pointer(store->from, frame, arguments), static_cast<size_t>(store->bytes));
   } else if (const auto* remote = std::get_if<compile::RunRemote>(&what)) {
     runRemote(*remote, *instruction.ops.front(), frame, arguments);
@@ -112,38 +111,10 @@ void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std
 
 namespace {
 
-template <typename T>
-int64_t integerAt(const std::byte* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  if constexpr (std::is_same_v<T, uint64_t>) {
-    if (value > uint64_t{INT64_MAX}) return INT64_MAX;  // no buffer has such an entry
-  }
-  return static_cast<int64_t>(value);
-}
-
 int64_t integerAt(const std::byte* p, DType type) {
-  switch (type) {
-    case DType::kInt8:
-      return integerAt<int8_t>(p);
-    case DType::kInt16:
-      return integerAt<int16_t>(p);
-    case DType::kInt32:
-      return integerAt<int32_t>(p);
-    case DType::kInt64:
-      return integerAt<int64_t>(p);
-    case DType::kUInt8:
-      return integerAt<uint8_t>(p);
-    case DType::kUInt16:
-      return integerAt<uint16_t>(p);
-    case DType::kUInt32:
-      return integerAt<uint32_t>(p);
-    case DType::kUInt64:
-      return integerAt<uint64_t>(p);
-    default:
-      break;
-  }
-  POPXL_ASSERT(false, "an entry of type {}", nameOf(type));
+  const uint64_t value = loadElement(type, p).integer;
+  if (!isSigned(type) && value > uint64_t{INT64_MAX}) return INT64_MAX;  // no buffer has such an entry
+  return static_cast<int64_t>(value);
 }
 
 }  // namespace
@@ -156,16 +127,9 @@ void Executor::runRemote(const compile::RunRemote& remote, const ir::Op& op, std
   std::memcpy(remote.stores ? entry : data, remote.stores ? data : entry, static_cast<size_t>(remote.bytes));
 }
 
-std::byte* Executor::nextEntry(int32_t stream, int64_t bytes, const ir::Op& op) {
-  StreamCursor& cursor = streams_[static_cast<size_t>(stream)];
-  if (cursor.next >= cursor.entries) {
-    fail(ErrorKind::kValue,
-         "stream `{}` has {} entries, and `{}` at {} asks for one more; make num_host_transfers the number "
-         "of times that a "
-         "run uses the stream",
-         program_.streams[static_cast<size_t>(stream)].id(), cursor.entries, op.name(), op.loc().str());
-  }
-  return cursor.data + (cursor.next++ * replicas_ + replica_) * bytes;
+std::byte* Executor::nextEntry(int32_t stream, const ir::Op& op) {
+  const auto i = static_cast<size_t>(stream);
+  return streams_[i].take(program_.streams[i], op, replica_, replicas_);
 }
 
 }  // namespace popxl::exec

@@ -4,35 +4,20 @@
 #include <vector>
 
 #include "compile/program.h"
-#include "exec/recorder.h"
-#include "exec/remote_memory.h"
+#include "exec/engine.h"
 
 namespace popxl::exec {
 
-/// Host memory behind one stream for one run: `entries` tensors per replica, entry e of replica r at
-/// data + (e * replicas + r) * bytes of one tensor.
-struct StreamCursor {
-  std::byte* data = nullptr;
-  int64_t entries = 0;
-  int64_t next = 0;
-};
-
 /// Runs a Program on one replica's memory. Allocates nothing after construction, unless it is recorded.
-class Executor {
+class Executor final : public Engine {
  public:
   explicit Executor(const compile::Program& program);
 
-  /// Runs the program's preparation on variables that came from the host.
-  void prepare(std::byte* frame, std::byte* variables);
-
-  /// Runs the main graph once. `frame` holds program.main().frameBytes, `variables` program.variableBytes;
-  /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries, or a remote
-  /// buffer has no such entry.
+  void prepare(std::byte* frame, std::byte* variables) override;
   void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
-           std::span<StreamCursor> streams, int64_t replica, int64_t replicas);
+           std::span<StreamCursor> streams, int64_t replica, int64_t replicas) override;
 
-  /// From now on takes the time of every instruction; null: no more.
-  void setRecorder(Recorder* recorder) { recorder_ = recorder; }
+  void setRecorder(Recorder* recorder) override { recorder_ = recorder; }
 
  private:
   void runCode(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
@@ -43,7 +28,7 @@ class Executor {
   void runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std::byte* const* arguments);
   void runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
                  std::byte* const* arguments);
-  std::byte* nextEntry(int32_t stream, int64_t bytes, const ir::Op& op);
+  std::byte* nextEntry(int32_t stream, const ir::Op& op);
   std::byte* pointer(const compile::Address& a, std::byte* frame, std::byte* const* arguments) const {
     switch (a.base) {
       case compile::Address::Base::kFrame:

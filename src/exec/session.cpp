@@ -2,31 +2,48 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "base/logging.h"
 #include "compile/compile.h"
+#include "exec/executor.h"
+#include "exec/interpreter.h"
 
 namespace popxl::exec {
 
-Session::Session(std::shared_ptr<ir::Ir> ir) : ir_(std::move(ir)) {
+namespace {
+
+/// Notes the streams that a graph and those it calls use.
+void findStreams(const ir::Graph& graph, std::set<const ir::Graph*>& seen, std::set<std::string>& used) {
+  if (!seen.insert(&graph).second) return;
+  for (const ir::Op* op : graph.ops()) {
+    const ir::Structure structure = op->def().structure;
+    if (structure == ir::Structure::kHostLoad || structure == ir::Structure::kHostStore)
+      used.insert(op->attr<std::string>("stream"));
+    for (const ir::Graph* callee : op->calledGraphs()) findStreams(*callee, seen, used);
+  }
+}
+
+}  // namespace
+
+Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir)) {
   refreshLogLevel();
-  log().info("Starting compilation");
-  program_ = compile::compile(*ir_);
+  if (kind == EngineKind::kCompiled) {
+    log().info("Starting compilation");
+    program_ = compile::compile(*ir_);
+    engine_ = std::make_unique<Executor>(*program_);
+  } else {
+    program_ = compile::prepare(*ir_);
+    engine_ = std::make_unique<Interpreter>(*program_);
+  }
   ir_->markSessionMade();
   replicas_ = ir_->instanceReplicationFactor();
-  streamUsed_.assign(program_->streams.size(), false);
   cursors_.resize(program_->streams.size());
-  for (const compile::Code& code : program_->codes) {
-    for (const compile::Instruction& i : code.instructions) {
-      if (const auto* load = std::get_if<compile::RunHostLoad>(&i.what)) {
-        streamUsed_[static_cast<size_t>(load->stream)] = true;
-      } else if (const auto* store = std::get_if<compile::RunHostStore>(&i.what)) {
-        streamUsed_[static_cast<size_t>(store->stream)] = true;
-      }
-    }
-  }
-  executors_.push_back(std::make_unique<Executor>(*program_));
+  std::set<const ir::Graph*> seen;
+  std::set<std::string> used;
+  findStreams(program_->ir->mainGraph(), seen, used);
+  for (const ir::Stream& s : program_->streams) streamUsed_.push_back(used.contains(s.id()));
 }
 
 void Session::attach() {
@@ -86,7 +103,7 @@ void Session::weightsFromHost() {
 
 /// Brings what only fixed variables and constants determine up to date.
 void Session::prepare() {
-  for (Arena& variables : variables_) executors_.front()->prepare(frame_->base(), variables.base());
+  for (Arena& variables : variables_) engine_->prepare(frame_->base(), variables.base());
   prepared_ = true;
 }
 
@@ -144,7 +161,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
   for (int64_t r = 0; r < replicas_; ++r) {
     for (StreamCursor& cursor : cursors_) cursor.next = 0;
     const auto i = static_cast<size_t>(r);
-    executors_.front()->run(frame_->base(), variables_[i].base(), remote_[i], cursors_, r, replicas_);
+    engine_->run(frame_->base(), variables_[i].base(), remote_[i], cursors_, r, replicas_);
   }
   failed_ = false;
 }
@@ -155,14 +172,14 @@ void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
     fail(ErrorKind::kValue, "a profile of this session is being taken; end it before the next begins");
   peaks_ = peaks ? *peaks : MachinePeaks::measure();
   recorder_ = std::make_unique<Recorder>(*program_);
-  executors_.front()->setRecorder(recorder_.get());
+  engine_->setRecorder(recorder_.get());
 }
 
 Profile Session::stopProfile() {
   const std::lock_guard<std::mutex> lock(running_);
   if (recorder_ == nullptr)
     fail(ErrorKind::kValue, "no profile of this session is being taken; begin one before the runs");
-  executors_.front()->setRecorder(nullptr);
+  engine_->setRecorder(nullptr);
   const std::unique_ptr<Recorder> recorder = std::move(recorder_);
   return recorder->profile(peaks_);
 }

@@ -9,9 +9,10 @@
 
 #include "compile/program.h"
 #include "exec/arena.h"
-#include "exec/executor.h"
+#include "exec/engine.h"
 #include "exec/memory.h"
 #include "exec/recorder.h"
+#include "popxl/engine.h"
 
 namespace popxl::exec {
 
@@ -25,8 +26,8 @@ struct StreamBuffer {
 /// A compiled program and its memory: variables live in it between runs.
 class Session {
  public:
-  /// Compiles. Error(kGraph) as compile::compile.
-  explicit Session(std::shared_ptr<ir::Ir> ir);
+  /// Compiles where the engine needs that. Error(kGraph) as compile::compile.
+  explicit Session(std::shared_ptr<ir::Ir> ir, EngineKind kind = EngineKind::kCompiled);
 
   const std::shared_ptr<ir::Ir>& ir() const { return ir_; }
   std::shared_ptr<ir::Ir> compiledIr() const { return program_->ir; }
@@ -74,7 +75,7 @@ class Session {
   std::unique_ptr<Arena> frame_;
   std::vector<Arena> variables_;      // one per replica
   std::vector<RemoteMemory> remote_;  // one per replica
-  std::vector<std::unique_ptr<Executor>> executors_;
+  std::unique_ptr<Engine> engine_;
   std::unique_ptr<Recorder> recorder_;  // while a profile is being taken
   MachinePeaks peaks_;
   bool failed_ = false;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/dtype_set.h"
+#include "ir/reference.h"
 #include "ir/types.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel.h"
@@ -139,11 +140,12 @@ struct OpDef {
   ViewFn unview = nullptr;  ///< the operand's layout for which the result has a given one, where there is one
   KernelFn kernel = nullptr;
   GroupKernelFn groupKernel = nullptr;
-  bool stridedInputs = false;  ///< the kernel takes inputs of any strides; else they are made contiguous
+  ReferenceFn reference = nullptr;  ///< with kernel: what the kernel is compared with
+  bool stridedInputs = false;       ///< the kernel takes inputs of any strides; else they are made contiguous
   /// Whether the kernel is so much faster on channels-last operands that they are worth bringing there.
   bool (*prefersChannelsLast)(const Op& op) = nullptr;
   bool stridedOutputs = false;  ///< the kernel writes results of any strides
-  bool joins = false;  ///< the result is the operands one after another on attribute "axis"
+  bool joins = false;           ///< the result is the operands one after another on attribute "axis"
   Structure structure = Structure::kNone;
 
   std::string inplaceName() const { return std::string(name) + "_"; }

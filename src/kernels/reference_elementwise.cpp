@@ -1,10 +1,9 @@
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
+#include "base/element.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "kernels/elementwise.h"
 #include "kernels/philox.h"
 #include "kernels/tile_program.h"
@@ -12,12 +11,7 @@
 namespace popxl::kernels {
 namespace {
 
-/// A value of a float type lives in `number`, one of an integer type in `integer` (unsigned ones
-/// zero-extended).
-struct Value {
-  double number = 0;
-  uint64_t integer = 0;
-};
+using Value = Element;
 
 int widthOf(VType t) { return static_cast<int>(sizeOf(t)) * 8; }
 
@@ -230,93 +224,11 @@ Value bitcast(VType from, VType to, const Value& v) {
   return {.number = 0, .integer = wrap(to, bits)};
 }
 
-template <class T>
-T read(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof(T));
-  return value;
-}
-
-template <class T>
-void write(std::byte* at, T value) {
-  std::memcpy(at, &value, sizeof(T));
-}
-
-Value load(DType t, const std::byte* at) {
-  const auto number = [](double v) { return Value{.number = v, .integer = 0}; };
-  const auto integer = [](auto v) {
-    return Value{.number = 0, .integer = static_cast<uint64_t>(static_cast<int64_t>(v))};
-  };
-  switch (t) {
-    case DType::kFloat8_143:
-    case DType::kFloat8_152:
-      return number(float8ToFloat(read<uint8_t>(at), t));
-    case DType::kFloat16:
-      return number(halfToFloat(read<uint16_t>(at)));
-    case DType::kFloat32:
-      return number(read<float>(at));
-    case DType::kFloat64:
-      return number(read<double>(at));
-    case DType::kInt8:
-      return integer(read<int8_t>(at));
-    case DType::kInt16:
-      return integer(read<int16_t>(at));
-    case DType::kInt32:
-      return integer(read<int32_t>(at));
-    case DType::kInt64:
-      return integer(read<int64_t>(at));
-    case DType::kUInt8:
-      return integer(read<uint8_t>(at));
-    case DType::kUInt16:
-      return integer(read<uint16_t>(at));
-    case DType::kUInt32:
-      return integer(read<uint32_t>(at));
-    case DType::kUInt64:
-      return {.number = 0, .integer = read<uint64_t>(at)};
-    case DType::kBool:
-      return integer(read<uint8_t>(at) != 0 ? 1 : 0);
-    default:
-      break;
-  }
-  POPXL_ASSERT(false, "an operand of {}", nameOf(t));
-  return {};
-}
-
-void store(DType t, const Value& v, std::byte* at) {
-  switch (t) {
-    case DType::kFloat8_143:
-    case DType::kFloat8_152:
-      return write(at, floatToFloat8(static_cast<float>(v.number), t, false));
-    case DType::kFloat16:
-      return write(at, floatToHalf(static_cast<float>(v.number)));
-    case DType::kFloat32:
-      return write(at, static_cast<float>(v.number));
-    case DType::kFloat64:
-      return write(at, v.number);
-    case DType::kInt8:
-    case DType::kUInt8:
-      return write(at, static_cast<uint8_t>(v.integer));
-    case DType::kInt16:
-    case DType::kUInt16:
-      return write(at, static_cast<uint16_t>(v.integer));
-    case DType::kInt32:
-    case DType::kUInt32:
-      return write(at, static_cast<uint32_t>(v.integer));
-    case DType::kInt64:
-    case DType::kUInt64:
-      return write(at, v.integer);
-    case DType::kBool:
-      return write(at, static_cast<uint8_t>(v.integer != 0));
-    default:
-      POPXL_ASSERT(false, "an operand of {}", nameOf(t));
-  }
-}
-
 /// What a store and a load of `t` make of a value.
 Value roundTo(DType t, const Value& v) {
   std::byte memory[8];
-  store(t, v, memory);
-  return load(t, memory);
+  storeElement(t, v, memory);
+  return loadElement(t, memory);
 }
 
 struct Evaluator {
@@ -333,7 +245,7 @@ struct Evaluator {
       for (size_t d = 0; d < at.size(); ++d) element += at[d] * strides[operand][d];
     }
     const DType dtype = spec.inputs[operand].dtype;
-    return load(dtype, operands[operand] + element * popxl::sizeOf(dtype));
+    return loadElement(dtype, operands[operand] + element * popxl::sizeOf(dtype));
   }
 
   Value node(const Node& n, const std::vector<Value>& values, const Shape& at, uint64_t position) const {
@@ -396,8 +308,8 @@ void runElementwiseReference(const ElementwiseSpec& spec, std::span<std::byte* c
       int64_t element = 0;
       for (size_t d = 0; d < at.size(); ++d) element += at[d] * spec.outputs[j].strides[d];
       const DType dtype = spec.outputs[j].dtype;
-      store(dtype, values[static_cast<size_t>(spec.expr.outputs()[j])],
-            operands[spec.inputs.size() + j] + element * popxl::sizeOf(dtype));
+      storeElement(dtype, values[static_cast<size_t>(spec.expr.outputs()[j])],
+                   operands[spec.inputs.size() + j] + element * popxl::sizeOf(dtype));
     }
     for (size_t d = at.size(); d-- > 0;) {
       if (++at[d] < spec.space[d]) break;

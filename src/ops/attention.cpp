@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include "ops/define.h"
+#include "ops/softmax.h"
 
 // Attention as one op: made by the compiler from the products and the softmax between them.
 namespace popxl::ops {
@@ -121,6 +122,77 @@ kernels::KernelPtr attentionGradKernel(const ir::KernelContext& c) {
   return kernels::makeAttentionGrad(std::move(spec));
 }
 
+Shape extended(Shape index, int64_t last) {
+  index.push_back(last);
+  return index;
+}
+
+/// f(index of the query's row, of the key's row, of their score) for every score.
+template <typename F>
+void forScores(const Sizes& s, const F& f) {
+  ir::forEachIndex(s.with(s.rows, s.columns), [&](const Shape& score) {
+    const Shape query(score.begin(), score.end() - 1);
+    Shape key = query;
+    key.back() = score.back();
+    f(query, key, score);
+  });
+}
+
+double dot(const Array& x, const Shape& a, const Array& y, const Shape& b) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.shape().back(); ++i)
+    sum += x.at(extended(a, i)).real() * y.at(extended(b, i)).real();
+  return sum;
+}
+
+/// to[a] += factor * from[b] for a row of each.
+void addRow(Array& to, const Shape& a, const Array& from, const Shape& b, double factor) {
+  for (int64_t i = 0; i < to.shape().back(); ++i) {
+    Number& sum = to.at(extended(a, i));
+    sum = sum + Number(factor * from.at(extended(b, i)).real());
+  }
+}
+
+bool keeps(const ReferenceContext& c, size_t operand, const Shape& score) {
+  return c.op.input(operand) == nullptr || c.in[operand].at(score).integer() != 0;
+}
+
+void attentionReference(ReferenceContext& c) {
+  const Sizes s = sizesOf(c.op);
+  Array p(DType::kFloat64, s.with(s.rows, s.columns));
+  forScores(s, [&](const Shape& query, const Shape& key, const Shape& score) {
+    double x = c.op.attr<double>("scale") * dot(c.in[0], query, c.in[1], key);
+    if (c.op.input(3) != nullptr) x += c.in[3].at(score).real();
+    p.at(score) = keeps(c, 4, score) ? x : c.op.attr<double>("fill");
+  });
+  for (const Line& line : ir::linesOf(p.shape(), p.rank() - 1)) softmaxOfLine(p, line, p);
+  forScores(s, [&](const Shape& query, const Shape& key, const Shape& score) {
+    addRow(c.out[0], query, c.in[2], key, p.at(score).real());
+    if (c.out.size() == 2) c.out[1].at(score) = p.at(score);
+  });
+}
+
+/// With dP = grad v^T and dS = P (dP - sum(P dP)), 0 where a score does not count: dq = scale dS k,
+/// dk = scale dS^T q, dv = P^T grad.
+void attentionGradReference(ReferenceContext& c) {
+  const Array &q = c.in[0], &k = c.in[1], &v = c.in[2], &p = c.in[3], &grad = c.in[4];
+  const Sizes s = sizesOf(c.op);
+  Array sums(DType::kFloat64, s.with(s.rows, 1));
+  const auto term = [&](const Shape& query, const Shape& key, const Shape& score) {
+    return p.at(score).real() * dot(grad, query, v, key);
+  };
+  forScores(s, [&](const Shape& query, const Shape& key, const Shape& score) {
+    sums.at(score) = sums.at(score) + Number(term(query, key, score));
+  });
+  forScores(s, [&](const Shape& query, const Shape& key, const Shape& score) {
+    addRow(c.out[2], key, grad, query, p.at(score).real());
+    if (!keeps(c, 5, score)) return;
+    const double ds = term(query, key, score) - p.at(score).real() * sums.at(score).real();
+    addRow(c.out[0], query, k, key, c.op.attr<double>("scale") * ds);
+    addRow(c.out[1], key, q, query, c.op.attr<double>("scale") * ds);
+  });
+}
+
 const ir::OperandDef kKeep = {"keep", ir::kBools, "Where scores count; broadcasts to them.",
                               Arity::kOptional};
 const ir::AttrDef kScale = {"scale", AttrType::kFloat, "Factor of the products of queries and keys.",
@@ -147,6 +219,7 @@ void attention(Defs& defs) {
   def.stridedInputs = true;
   def.stridedOutputs = true;
   def.kernel = attentionKernel;
+  def.reference = attentionReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -166,6 +239,7 @@ void attention(Defs& defs) {
   grad.stridedInputs = true;
   grad.stridedOutputs = true;
   grad.kernel = attentionGradKernel;
+  grad.reference = attentionGradReference;
   defs.push_back(grad);
 }
 

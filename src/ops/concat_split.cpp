@@ -91,6 +91,32 @@ kernels::KernelPtr splitKernel(const ir::KernelContext& c) {
   return std::move(all).make();
 }
 
+void concatReference(ReferenceContext& c) {
+  const auto axis = static_cast<size_t>(axisOf(c.op, c.out[0].rank()));
+  int64_t begin = 0;
+  for (const Array& piece : c.in) {
+    ir::forEachIndex(piece.shape(), [&](const Shape& index) {
+      Shape to = index;
+      to[axis] += begin;
+      c.out[0].at(to) = piece.at(index);
+    });
+    begin += piece.shape()[axis];
+  }
+}
+
+void splitReference(ReferenceContext& c) {
+  const auto axis = static_cast<size_t>(axisOf(c.op, c.in[0].rank()));
+  int64_t begin = 0;
+  for (Array& piece : c.out) {
+    ir::forEachIndex(piece.shape(), [&](const Shape& index) {
+      Shape from = index;
+      from[axis] += begin;
+      piece.at(index) = c.in[0].at(from);
+    });
+    begin += piece.shape()[axis];
+  }
+}
+
 }  // namespace
 
 void concatSplit(Defs& defs) {
@@ -112,6 +138,7 @@ void concatSplit(Defs& defs) {
   concat.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConcat(c.inputs, axisOf(c.op, c.outputs[0].rank()), c.outputs[0]);
   };
+  concat.reference = concatReference;
   defs.push_back(concat);
 
   OpDef split;
@@ -127,6 +154,7 @@ void concatSplit(Defs& defs) {
   split.visibility = Visibility::kManual;
   split.stridedInputs = true;
   split.kernel = splitKernel;
+  split.reference = splitReference;
   defs.push_back(split);
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/conv.h"
 
+#include <cmath>
+
 #include "ops/define.h"
 #include "ops/window.h"
 
@@ -66,6 +68,63 @@ kernels::KernelPtr convKernel(const ir::KernelContext& c) {
 /// Channels of one group that are few leave the library's kernels half empty.
 bool prefersChannelsLast(const Op& op) {
   return integer(op, "groups") == 1 && op.input(0)->dtype() == DType::kFloat32;
+}
+
+/// f(index of the input, of the weights, of the output) for every product of a convolution.
+template <typename F>
+void forProducts(const Window& window, int64_t groups, const Shape& input, const Shape& weights,
+                 const Shape& output, const F& f) {
+  const int64_t outputs = weights[0] / groups, channels = weights[1];
+  forWindows(window, spatialOf(output), spatialOf(input),
+             [&](const Shape& out, const Shape& in, const Shape& element) {
+               for (int64_t n = 0; n < input[0]; ++n) {
+                 for (int64_t o = 0; o < weights[0]; ++o) {
+                   for (int64_t i = 0; i < channels; ++i) {
+                     f(joined(n, o / outputs * channels + i, in), joined(o, i, element), joined(n, o, out));
+                   }
+                 }
+               }
+             });
+}
+
+template <typename F>
+void forProducts(const Op& op, const Shape& input, const Shape& weights, const Shape& output, const F& f) {
+  forProducts(convWindow(op, input, weights), integer(op, "groups"), input, weights, output, f);
+}
+
+/// float8 only: the result times two to the power that operand 2 gives.
+void scaleReference(ReferenceContext& c) {
+  if (c.op.input(2) == nullptr) return;
+  const auto scale = static_cast<int>(c.in[2][0].integer());
+  for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = std::ldexp(c.out[0][i].real(), scale);
+}
+
+void convReference(ReferenceContext& c) {
+  const Array &input = c.in[0], &weights = c.in[1];
+  Array& out = c.out[0];
+  forProducts(c.op, input.shape(), weights.shape(), out.shape(),
+              [&](const Shape& x, const Shape& w, const Shape& y) {
+                out.at(y) = out.at(y) + input.at(x) * weights.at(w);
+              });
+  scaleReference(c);
+}
+
+void convGradInputReference(ReferenceContext& c) {
+  const Array &grad = c.in[0], &weights = c.in[1];
+  Array& out = c.out[0];
+  forProducts(c.op, out.shape(), weights.shape(), grad.shape(),
+              [&](const Shape& x, const Shape& w, const Shape& y) {
+                out.at(x) = out.at(x) + grad.at(y) * weights.at(w);
+              });
+}
+
+void convGradWeightReference(ReferenceContext& c) {
+  const Array &input = c.in[0], &grad = c.in[1];
+  Array& out = c.out[0];
+  forProducts(c.op, input.shape(), out.shape(), grad.shape(),
+              [&](const Shape& x, const Shape& w, const Shape& y) {
+                out.at(w) = out.at(w) + input.at(x) * grad.at(y);
+              });
 }
 
 void convRule(GradContext& c) {
@@ -218,6 +277,16 @@ kernels::KernelPtr convTransposeKernel(const ir::KernelContext& c) {
                                      w.padsEnd, w.dilations, integer(c.op, "groups"), c.inputs.size() == 3});
 }
 
+void convTransposeReference(ReferenceContext& c) {
+  const Array &t = c.in[0], &weights = c.in[1];
+  Array& out = c.out[0];
+  forProducts(transposed(c.op, t.shape(), weights.shape()).window, integer(c.op, "groups"), out.shape(),
+              weights.shape(), t.shape(), [&](const Shape& x, const Shape& w, const Shape& y) {
+                out.at(x) = out.at(x) + t.at(y) * weights.at(w);
+              });
+  scaleReference(c);
+}
+
 /// Both gradients are those of the convolution that this op transposes.
 void convTransposeRule(GradContext& c) {
   const Window w = transposed(c.op, c.op.input(0)->shape(), c.op.input(1)->shape()).window;
@@ -246,6 +315,7 @@ void convTranspose(Defs& defs) {
   def.infer = inferConvTranspose;
   def.grad = convTransposeRule;
   def.kernel = convTransposeKernel;
+  def.reference = convTransposeReference;
   defs.push_back(def);
 }
 
@@ -260,6 +330,7 @@ void conv(Defs& defs) {
   def.infer = inferConv;
   def.grad = convRule;
   def.kernel = convKernel;
+  def.reference = convReference;
   defs.push_back(def);
 
   OpDef input = convGrad(def, {"conv_grad_input", "ConvDataGrad", "Gradient of conv with respect to `t`."},
@@ -269,6 +340,7 @@ void conv(Defs& defs) {
   input.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradInput(specOf(c.op, c.outputs[0], c.inputs[1], c.inputs[0]));
   };
+  input.reference = convGradInputReference;
   defs.push_back(input);
 
   OpDef weight =
@@ -278,6 +350,7 @@ void conv(Defs& defs) {
   weight.kernel = [](const ir::KernelContext& c) {
     return kernels::makeConvGradWeight(specOf(c.op, c.inputs[0], c.outputs[0], c.inputs[1]));
   };
+  weight.reference = convGradWeightReference;
   defs.push_back(weight);
   convTranspose(defs);
 }

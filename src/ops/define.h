@@ -21,10 +21,14 @@ inline ir::OperandDef image(std::string_view name, ir::DTypes dtypes, std::strin
 inline ir::ResultDef imageResult(std::string_view name) { return {name, "", false, true}; }
 
 using ir::Arity;
+using ir::Array;
 using ir::AttrType;
 using ir::ExprContext;
 using ir::GradContext;
+using ir::Line;
+using ir::Number;
 using ir::OpDef;
+using ir::ReferenceContext;
 using ir::Structure;
 using ir::Tensor;
 using ir::Visibility;

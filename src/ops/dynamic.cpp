@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/gather.h"
 #include "ops/composite.h"
 #include "ops/define.h"
@@ -42,6 +44,23 @@ Shape windowShape(const Op& op, Shape shape, size_t indexOperand) {
   return shape;
 }
 
+/// f(index in the window, index in the whole) for every element of a window of shape `window`.
+template <typename F>
+void forWindow(const Op& op, const Array& place, const Shape& window, const Shape& whole, const F& f) {
+  const auto axes = windowAxes(op, static_cast<int64_t>(whole.size()));
+  Shape first(whole.size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(axes[i]);
+    const int64_t last = whole[axis] - window[axis];
+    first[axis] = std::clamp<int64_t>(place[static_cast<int64_t>(i)].integer(), 0, last);
+  }
+  ir::forEachIndex(window, [&](const Shape& index) {
+    Shape at = index;
+    for (size_t d = 0; d < at.size(); ++d) at[d] += first[d];
+    f(index, at);
+  });
+}
+
 void dynamicSlice(Defs& defs) {
   OpDef def;
   def.name = "dynamic_slice";
@@ -60,6 +79,10 @@ void dynamicSlice(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeDynamicSlice(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()),
                                      c.outputs[0]);
+  };
+  def.reference = [](ReferenceContext& c) {
+    forWindow(c.op, c.in[1], c.out[0].shape(), c.in[0].shape(),
+              [&](const Shape& index, const Shape& at) { c.out[0].at(index) = c.in[0].at(at); });
   };
   defs.push_back(def);
 
@@ -81,6 +104,10 @@ void dynamicSlice(Defs& defs) {
     auto kernel = kernels::makeDynamicPad(c.inputs[1], windowAxes(c.op, c.outputs[0].rank()), c.inputs[0],
                                           c.outputs[0]);
     return onOperands(std::move(kernel), 3, {1, 0, 2});
+  };
+  grad.reference = [](ReferenceContext& c) {
+    forWindow(c.op, c.in[1], c.in[0].shape(), c.out[0].shape(),
+              [&](const Shape& index, const Shape& at) { c.out[0].at(at) = c.in[0].at(index); });
   };
   defs.push_back(grad);
 }
@@ -118,6 +145,12 @@ void dynamicUpdate(Defs& defs) {
     return kernels::makeDynamicUpdate(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()),
                                       c.inputs[2], c.outputs[0]);
   };
+  def.reference = [](ReferenceContext& c) {
+    requireUpdateFits(c.op);
+    c.out[0] = c.in[0];
+    forWindow(c.op, c.in[1], c.in[2].shape(), c.out[0].shape(),
+              [&](const Shape& index, const Shape& at) { c.out[0].at(at) = c.in[2].at(index); });
+  };
   defs.push_back(def);
 
   OpDef zero;
@@ -138,6 +171,11 @@ void dynamicUpdate(Defs& defs) {
     const Shape window = windowShape(c.op, c.inputs[0].shape, 1);
     return kernels::makeDynamicZero(c.inputs[0], c.inputs[1], windowAxes(c.op, c.inputs[0].rank()), window,
                                     c.outputs[0]);
+  };
+  zero.reference = [](ReferenceContext& c) {
+    c.out[0] = c.in[0];
+    forWindow(c.op, c.in[1], windowShape(c.op, c.in[0].shape(), 1), c.out[0].shape(),
+              [&](const Shape&, const Shape& at) { c.out[0].at(at) = Number(0).to(c.out[0].dtype()); });
   };
   defs.push_back(zero);
 }

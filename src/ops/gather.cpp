@@ -1,5 +1,7 @@
 #include "kernels/gather.h"
 
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "ops/composite.h"
 #include "ops/define.h"
@@ -20,6 +22,50 @@ Shape gatheredShape(const Op& op, size_t indexOperand, int64_t shared = 0) {
 }
 
 void inferGather(const Op& op, Types& out) { out.push_back({typeOf(op, 0).dtype, gatheredShape(op, 1), {}}); }
+
+/// f(index in the slices, index in the table) for every picked element; the second is null where nothing is
+/// picked. An index out of range is moved to the nearest valid one, or picks nothing. Groups share their
+/// first dimension.
+template <typename F>
+void forPicked(const Shape& slices, const Array& indices, const Shape& table, int64_t axis,
+               bool dropsOutOfRange, const F& f, bool grouped = false) {
+  const size_t n = static_cast<size_t>(indices.rank()) - (grouped ? 1 : 0);
+  const int64_t size = table[static_cast<size_t>(axis)];
+  ir::forEachIndex(slices, [&](const Shape& index) {
+    const auto own = index.begin() + axis;
+    Shape place(own, own + static_cast<std::ptrdiff_t>(n));
+    if (grouped) place.insert(place.begin(), index.front());
+    const int64_t picked = indices.at(place).integer();
+    const bool inside = picked >= 0 && picked < size;
+    if (size == 0 || (!inside && dropsOutOfRange)) return f(index, nullptr);
+    Shape from(index.begin(), own);
+    from.push_back(std::clamp<int64_t>(picked, 0, size - 1));
+    from.insert(from.end(), own + static_cast<std::ptrdiff_t>(n), index.end());
+    f(index, &from);
+  });
+}
+
+bool hasGroups(const Op& op) {
+  return op.def().attrIndex("group_size") >= 0 && integer(op, "group_size") > 1;
+}
+
+void gatherReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  const auto read = [&](const Shape& index, const Shape* from) {
+    if (from != nullptr) out.at(index) = c.in[0].at(*from);
+  };
+  forPicked(out.shape(), c.in[1], c.in[0].shape(), axisOf(c.op, c.in[0].rank()), c.op.attr<bool>("zero_OOR"),
+            read, hasGroups(c.op));
+}
+
+void gatherGradReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  const auto add = [&](const Shape& index, const Shape* to) {
+    if (to != nullptr) out.at(*to) = out.at(*to) + c.in[0].at(index);
+  };
+  forPicked(c.in[0].shape(), c.in[1], out.shape(), axisOf(c.op, out.rank()), c.op.attr<bool>("zero_OOR"), add,
+            hasGroups(c.op));
+}
 
 std::vector<ir::AttrDef> gatherAttrs() {
   return {
@@ -55,6 +101,7 @@ OpDef gatherOp(const Names& names) {
     return kernels::makeGather(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.inputs[0].rank()),
                                c.op.attr<bool>("zero_OOR"));
   };
+  def.reference = gatherReference;
   return def;
 }
 
@@ -89,12 +136,11 @@ void gathers(Defs& defs) {
     return kernels::makeGatherGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.outputs[0].rank()),
                                    c.op.attr<bool>("zero_OOR"));
   };
+  grad.reference = gatherGradReference;
   defs.push_back(grad);
 }
 
 // --- groups
-
-bool hasGroups(const Op& op) { return integer(op, "group_size") > 1; }
 
 void inferGrouped(const Op& op, Types& out) {
   const int64_t groups = integer(op, "group_size");
@@ -138,6 +184,7 @@ void groupedGathers(Defs& defs) {
     return kernels::makeGatherGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.outputs[0].rank()),
                                    c.op.attr<bool>("zero_OOR"), hasGroups(c.op));
   };
+  grad.reference = gatherGradReference;
   defs.push_back(grad);
 }
 
@@ -158,13 +205,31 @@ kernels::KernelPtr termsKernel(const Layout& values, const Layout& factor, const
   return kernels::makeElementwise(std::move(spec));
 }
 
-kernels::KernelPtr sparseAccumulateKernel(const ir::KernelContext& c) {
-  // Checked here and not by inference: programs may be built with an axis or values that do not fit.
-  const Shape wanted = gatheredShape(c.op, kIndices);
-  if (typeOf(c.op, kValues).shape != wanted) {
+/// Checked here and not by inference: programs may be built with values of another shape.
+Shape requireSlices(const Op& op) {
+  const Shape wanted = gatheredShape(op, kIndices);
+  if (typeOf(op, kValues).shape != wanted) {
     fail(ErrorKind::kGraph, "{} must have the shape {} of the slices that {} picks of {}",
-         describe(c.op, kValues), toString(wanted), describe(c.op, kIndices), describe(c.op, kVariable));
+         describe(op, kValues), toString(wanted), describe(op, kIndices), describe(op, kVariable));
   }
+  return wanted;
+}
+
+void sparseAccumulateReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  const bool scaled = c.op.input(kFactor) != nullptr;
+  const double factor = scaled ? c.in[kFactor][0].real() : c.op.attr<double>("factor");
+  out = c.in[kVariable];
+  forPicked(requireSlices(c.op), c.in[kIndices], out.shape(), axisOf(c.op, out.rank()), false,
+            [&](const Shape& index, const Shape* to) {
+              if (to == nullptr) return;
+              const Number term = c.in[kValues].at(index) * Number(factor);
+              out.at(*to) = out.at(*to) + (isFloat(out.dtype()) ? term : term.to(out.dtype()));
+            });
+}
+
+kernels::KernelPtr sparseAccumulateKernel(const ir::KernelContext& c) {
+  const Shape wanted = requireSlices(c.op);
   const Layout &t = c.inputs[kVariable], &values = c.inputs[kValues], &indices = c.inputs[kIndices];
   const bool scaled = c.op.input(kFactor) != nullptr;
   const auto axis = axisOf(c.op, t.rank());
@@ -209,6 +274,7 @@ void sparseAccumulate(Defs& defs) {
   def.inplaceOperand = 0;
   def.alwaysInplace = true;
   def.kernel = sparseAccumulateKernel;
+  def.reference = sparseAccumulateReference;
   defs.push_back(def);
 }
 

@@ -1,5 +1,9 @@
 #include "kernels/loss.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "ops/define.h"
 
 namespace popxl::ops {
@@ -57,6 +61,89 @@ void nllGradRule(GradContext& c) {
   c.set(0, c.make("negate", {c.make("mul", {g, ratio})}));
 }
 
+/// What a row of `probs` contributes.
+struct LossRow {
+  int64_t label;
+  bool ignored, valid;
+};
+
+LossRow rowOf(const ReferenceContext& c, int64_t row) {
+  const int64_t label = c.in[1][row].integer();
+  const bool ignored = c.op.hasAttr("ignore_index") && label == integer(c.op, "ignore_index");
+  return {label, ignored, label >= 0 && label < c.in[0].shape().back()};
+}
+
+/// What a mean divides by: the rows that are not ignored, at least 1.
+double rowsThatCount(const ReferenceContext& c) {
+  if (reductionOf(c.op) != LossReduction::kMean) return 1;
+  int64_t count = 0;
+  for (int64_t row = 0; row < c.in[1].size(); ++row) count += rowOf(c, row).ignored ? 0 : 1;
+  return static_cast<double>(std::max<int64_t>(count, 1));
+}
+
+/// A probability at least the smallest positive normal number of its dtype; NaN stays.
+double positive(const Array& probs, int64_t i) {
+  const double p = probs[i].real();
+  const double smallest = probs.dtype() == DType::kFloat16   ? 0x1p-14
+                          : probs.dtype() == DType::kFloat32 ? double{std::numeric_limits<float>::min()}
+                                                             : std::numeric_limits<double>::min();
+  return p < smallest ? smallest : p;
+}
+
+bool isLogProb(const Op& op) { return op.def().attrIndex("log_prob") >= 0 && op.attr<bool>("log_prob"); }
+
+void lossReference(ReferenceContext& c) {
+  const Array& probs = c.in[0];
+  const bool reduces = reductionOf(c.op) != LossReduction::kNone;
+  const double divisor = rowsThatCount(c);
+  double sum = 0;
+  for (int64_t row = 0; row < c.in[1].size(); ++row) {
+    const LossRow r = rowOf(c, row);
+    const int64_t at = row * probs.shape().back() + r.label;
+    double loss = 0;
+    if (!r.ignored)
+      loss = !r.valid ? NAN : isLogProb(c.op) ? -probs[at].real() : -std::log(positive(probs, at));
+    if (!reduces) c.out[0][row] = loss;
+    sum += loss;
+  }
+  if (reduces) c.out[0][0] = sum / divisor;
+}
+
+/// f(first element of a row, its label, scale of its gradient) for rows that count; a label out of range
+/// makes its row of `dx` NaN.
+template <typename F>
+void forLossRows(ReferenceContext& c, Array& dx, const F& f) {
+  const Array& dy = c.in[2];
+  const double divisor = rowsThatCount(c);
+  const int64_t classes = c.in[0].shape().back();
+  for (int64_t row = 0; row < c.in[1].size(); ++row) {
+    const LossRow r = rowOf(c, row);
+    if (r.ignored) continue;
+    const double scale = dy[dy.size() == 1 ? 0 : row].real() / divisor;
+    if (r.valid) {
+      f(row * classes, r.label, scale);
+    } else {
+      for (int64_t i = 0; i < classes; ++i) dx[row * classes + i] = NAN;
+    }
+  }
+}
+
+void nllGradReference(ReferenceContext& c) {
+  forLossRows(c, c.out[0], [&](int64_t first, int64_t label, double scale) {
+    const int64_t at = first + label;
+    c.out[0][at] = isLogProb(c.op) ? -scale : -scale / positive(c.in[0], at);
+  });
+}
+
+void nllWithSoftmaxGradReference(ReferenceContext& c) {
+  lossReference(c);
+  forLossRows(c, c.out[1], [&](int64_t first, int64_t label, double scale) {
+    for (int64_t i = 0; i < c.in[0].shape().back(); ++i) {
+      c.out[1][first + i] = (c.in[0][first + i].real() - (i == label ? 1 : 0)) * scale;
+    }
+  });
+}
+
 constexpr ir::DTypes kLabels = ir::kNumeric;
 
 void nll(Defs& defs) {
@@ -76,6 +163,7 @@ void nll(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeNll(specOf(c.op, c.inputs[0], c.inputs[1], c.outputs[0]));
   };
+  def.reference = lossReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -90,6 +178,7 @@ void nll(Defs& defs) {
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeNllGrad(specOf(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.outputs[0]);
   };
+  grad.reference = nllGradReference;
   defs.push_back(grad);
 }
 
@@ -119,6 +208,7 @@ void nllWithSoftmaxGrad(Defs& defs) {
     return kernels::makeNllWithSoftmaxGrad(specOf(c.op, c.inputs[0], c.inputs[1], c.outputs[0]), c.inputs[2],
                                            c.outputs[1]);
   };
+  def.reference = nllWithSoftmaxGradReference;
   defs.push_back(def);
 }
 

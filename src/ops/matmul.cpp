@@ -1,5 +1,7 @@
 #include "kernels/matmul.h"
 
+#include <cmath>
+
 #include "ops/composite.h"
 #include "ops/define.h"
 
@@ -125,6 +127,28 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   return std::move(all).make();
 }
 
+void matmulReference(ReferenceContext& c) {
+  const Product p = productOf(c.op);
+  const Array &lhs = c.in[0], &rhs = c.in[1];
+  const int64_t inner = lhs.shape().back();
+  const bool scaled = c.op.input(2) != nullptr;
+  ir::forEachIndex(c.out[0].shape(), [&](const Shape& index) {
+    Shape a(index.begin(), index.begin() + static_cast<std::ptrdiff_t>(p.batch.size())), b = a;
+    if (!p.lhs1d) a.push_back(index[p.batch.size()]);
+    a.push_back(0);
+    b.push_back(0);
+    if (!p.rhs1d) b.push_back(index.back());
+    Number sum = Number(0).to(lhs.dtype());
+    for (int64_t k = 0; k < inner; ++k) {
+      a.back() = k;
+      b[p.batch.size()] = k;
+      sum = sum + lhs.at(a) * rhs.at(b);
+    }
+    c.out[0].at(index) =
+        scaled ? Number(std::ldexp(sum.real(), static_cast<int>(c.in[2][0].integer()))) : sum;
+  });
+}
+
 Tensor* swapLast(GradContext& c, Tensor* t) {
   std::vector<int64_t> order;
   for (int64_t i = 0; i < t->rank(); ++i) order.push_back(i);
@@ -205,6 +229,7 @@ void matmul(Defs& defs) {
   def.stridedOutputs = true;
   def.kernel = matmulKernel;
   def.groupKernel = matmulWithGroup;
+  def.reference = matmulReference;
   defs.push_back(def);
 }
 

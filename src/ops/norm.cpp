@@ -1,6 +1,9 @@
 #include "kernels/norm.h"
 
+#include <cmath>
+
 #include "ops/define.h"
+#include "ops/window.h"
 
 namespace popxl::ops {
 
@@ -40,6 +43,58 @@ kernels::GroupNormSpec groupNormSpec(const Op& op, const Layout& x, const Layout
   return {x, weight, mean, integer(op, "num_groups"), op.attr<double>("eps")};
 }
 
+/// f(group, its elements, the channel of an element) for every group of samples and channels.
+template <typename F>
+void forGroups(const Op& op, const Shape& shape, const F& f) {
+  const int64_t groups = shape[0] * integer(op, "num_groups");
+  const int64_t size = groups == 0 ? 0 : numElements(shape) / groups;
+  const int64_t inner = numElements(shape) == 0 ? 1 : numElements(spatialOf(shape));
+  for (int64_t g = 0; g < groups; ++g) {
+    f(g, Line{g * size, 1, size}, [&](int64_t element) { return element / inner % shape[1]; });
+  }
+}
+
+void groupNormReference(ReferenceContext& c) {
+  const Array& x = c.in[0];
+  forGroups(c.op, x.shape(), [&](int64_t g, const Line& line, const auto& channelOf) {
+    const auto n = static_cast<double>(line.size);
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < line.size; ++i) mean += x[line[i]].real() / n;
+    for (int64_t i = 0; i < line.size; ++i) variance += std::pow(x[line[i]].real() - mean, 2) / n;
+    const double invStd = 1 / std::sqrt(variance + c.op.attr<double>("eps"));
+    for (int64_t i = 0; i < line.size; ++i) {
+      const int64_t channel = channelOf(line[i]);
+      c.out[0][line[i]] =
+          (x[line[i]].real() - mean) * invStd * c.in[1][channel].real() + c.in[2][channel].real();
+    }
+    c.out[1][g] = mean;
+    c.out[2][g] = invStd;
+  });
+}
+
+/// With h = (x - mean) s and d = dy weight: dx = s (d - mean(d) - h mean(d h)), dweight = sum(dy h), dbias =
+/// sum(dy).
+void groupNormGradReference(ReferenceContext& c) {
+  const Array &x = c.in[0], &weight = c.in[1], &dy = c.in[4];
+  Array &dweight = c.out[1], &dbias = c.out[2];
+  forGroups(c.op, x.shape(), [&](int64_t g, const Line& line, const auto& channelOf) {
+    const double mean = c.in[2][g].real(), s = c.in[3][g].real(), n = static_cast<double>(line.size);
+    const auto h = [&](int64_t at) { return (x[at].real() - mean) * s; };
+    const auto d = [&](int64_t at) { return dy[at].real() * weight[channelOf(at)].real(); };
+    double meanD = 0, meanDh = 0;
+    for (int64_t i = 0; i < line.size; ++i) {
+      const int64_t at = line[i], channel = channelOf(at);
+      meanD += d(at) / n;
+      meanDh += d(at) * h(at) / n;
+      dweight[channel] = dweight[channel] + Number(dy[at].real() * h(at));
+      dbias[channel] = dbias[channel] + dy[at];
+    }
+    for (int64_t i = 0; i < line.size; ++i) {
+      c.out[0][line[i]] = s * (d(line[i]) - meanD - h(line[i]) * meanDh);
+    }
+  });
+}
+
 void groupNormRule(GradContext& c) {
   const auto grads =
       c.makeAll("group_norm_grad", {c.input(0), c.input(1), c.output(1), c.output(2), c.outGradOrZero(0)},
@@ -72,6 +127,7 @@ void groupNorm(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeGroupNorm(groupNormSpec(c.op, c.inputs[0], c.inputs[1], c.outputs[1]), c.outputs[0]);
   };
+  def.reference = groupNormReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -96,6 +152,7 @@ void groupNorm(Defs& defs) {
     return kernels::makeGroupNormGrad(groupNormSpec(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.inputs[4],
                                       c.outputs[0]);
   };
+  grad.reference = groupNormGradReference;
   defs.push_back(grad);
 }
 
@@ -104,6 +161,14 @@ void inferBatchNorm(const Op& op, Types& out) {
   for (size_t i = 1; i < 5; ++i) requirePerChannel(op, i);
   for (size_t i = 2; i < 5; ++i) requireSameDType(op, 1, i);
   sameType(op, out);
+}
+
+void batchNormReference(ReferenceContext& c) {
+  const double eps = c.op.attr<double>("epsilon");
+  ir::forEachIndex(c.out[0].shape(), [&](const Shape& index) {
+    const auto of = [&](size_t operand) { return c.in[operand][index[1]].real(); };
+    c.out[0].at(index) = (c.in[0].at(index).real() - of(3)) / std::sqrt(of(4) + eps) * of(1) + of(2);
+  });
 }
 
 /// A per-channel tensor so that it broadcasts against [N, C, ...].
@@ -171,6 +236,7 @@ void batchNorm(Defs& defs) {
     return kernels::makeBatchNormInference(c.inputs[0], c.inputs[1], c.outputs[0],
                                            c.op.attr<double>("epsilon"));
   };
+  def.reference = batchNormReference;
   defs.push_back(def);
 
   defs.push_back(batchNormGrad<1>({"batch_norm_inference_input_grad", "BatchNormInferenceInputGrad",

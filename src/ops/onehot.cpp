@@ -57,6 +57,30 @@ kernels::KernelPtr onehotGradKernel(const ir::KernelContext& c) {
   return std::move(all).make();
 }
 
+/// Whether the index at a position of the result names its class.
+bool isHot(const Op& op, const Array& indices, const Shape& at, const Shape& shape) {
+  const auto axis = axisOf(op, static_cast<int64_t>(shape.size()));
+  Shape position = at;
+  position.erase(position.begin() + axis);
+  const int64_t index = indices.at(position).integer(), classes = shape[static_cast<size_t>(axis)];
+  return at[static_cast<size_t>(axis)] == (index < 0 ? index + classes : index);
+}
+
+void onehotReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  ir::forEachIndex(out.shape(), [&](const Shape& at) {
+    out.at(at) = c.in[2][isHot(c.op, c.in[0], at, out.shape()) ? 1 : 0];
+  });
+}
+
+void onehotGradReference(ReferenceContext& c) {
+  const Array& grad = c.in[0];
+  ir::forEachIndex(grad.shape(), [&](const Shape& at) {
+    Number& sum = c.out[0][isHot(c.op, c.in[1], at, grad.shape()) ? 1 : 0];
+    sum = sum + grad.at(at);
+  });
+}
+
 }  // namespace
 
 void onehot(Defs& defs) {
@@ -75,6 +99,7 @@ void onehot(Defs& defs) {
     const int64_t axis = axisOf(c.op, c.outputs[0].rank());
     return onOperands(kernels::makeOnehot(c.inputs[0], c.inputs[2], c.outputs[0], axis), 4, {0, 2, 3});
   };
+  def.reference = onehotReference;
   // What `values` receives: the sum of the gradient at the indices, and of the rest.
   def.grad = [](GradContext& c) {
     c.set(2, c.make("onehot_grad", {c.outGrad(), c.input(0)},
@@ -92,6 +117,7 @@ void onehot(Defs& defs) {
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = onehotGradKernel;
+  grad.reference = onehotGradReference;
   defs.push_back(grad);
 }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "kernels/argreduce.h"
 #include "kernels/copy.h"
@@ -20,11 +22,45 @@ void requireElements(const Op& op, const std::vector<int64_t>& axes) {
   }
 }
 
+/// Whether a comes before b in ascending order; NaN is last.
+bool ascends(const Number& a, const Number& b) {
+  if (std::isnan(a.real()) || std::isnan(b.real())) return !std::isnan(a.real()) && std::isnan(b.real());
+  return a < b;
+}
+
+/// Positions 0, 1, ... of a line, sorted by what lies there; equal elements keep their order.
+std::vector<int64_t> sorted(const Array& x, const Line& line, bool descending) {
+  std::vector<int64_t> order(static_cast<size_t>(line.size));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return descending ? ascends(x[line[b]], x[line[a]]) : ascends(x[line[a]], x[line[b]]);
+  });
+  return order;
+}
+
+/// The first NaN of a line, or -1.
+int64_t firstNan(const Array& x, const Line& line) {
+  for (int64_t i = 0; i < line.size; ++i) {
+    if (std::isnan(x[line[i]].real())) return i;
+  }
+  return -1;
+}
+
 // --- argmax, argmin
 
 using ArgKernel = kernels::KernelPtr (*)(const Layout&, const Layout&, int64_t);
 
-template <ArgKernel Make>
+template <bool kLargest>
+void argReference(ReferenceContext& c) {
+  const Array& x = c.in[0];
+  const auto lines = ir::linesOf(x.shape(), axisOf(c.op, x.rank(), "dim"));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const int64_t nan = firstNan(x, lines[i]);
+    c.out[0][static_cast<int64_t>(i)] = Number::integer(nan >= 0 ? nan : sorted(x, lines[i], kLargest)[0]);
+  }
+}
+
+template <ArgKernel Make, bool kLargest>
 OpDef argReduce(const Names& names) {
   OpDef def;
   def.name = names.name;
@@ -43,6 +79,7 @@ OpDef argReduce(const Names& names) {
     const int64_t rank = c.inputs[0].rank(), axis = axisOf(c.op, rank, "dim");
     return Make(c.inputs[0], keptLayout(c.outputs[0], {axis}, rank), axis);
   };
+  def.reference = argReference<kLargest>;
   return def;
 }
 
@@ -56,6 +93,31 @@ void inferTopK(const Op& op, Types& out) {
   size = k;
   out.push_back({typeOf(op, 0).dtype, shape, {}});
   out.push_back({DType::kInt32, shape, {}});
+}
+
+void topkReference(ReferenceContext& c) {
+  const Array& x = c.in[0];
+  const int64_t axis = axisOf(c.op, x.rank());
+  const auto from = ir::linesOf(x.shape(), axis), to = ir::linesOf(c.out[0].shape(), axis);
+  for (size_t i = 0; i < to.size(); ++i) {
+    const auto order = sorted(x, from[i], c.op.attr<bool>("largest"));
+    for (int64_t k = 0; k < to[i].size; ++k) {
+      const int64_t picked = order[static_cast<size_t>(k)];
+      c.out[0][to[i][k]] = x[from[i][picked]];
+      c.out[1][to[i][k]] = Number::integer(picked);
+    }
+  }
+}
+
+void pickedGradReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  const auto axis = static_cast<size_t>(axisOf(c.op, out.rank()));
+  ir::forEachIndex(c.in[0].shape(), [&](const Shape& index) {
+    Shape to = index;
+    to[axis] = c.in[1].at(index).integer();
+    if (to[axis] < 0) to[axis] += out.shape()[axis];
+    if (to[axis] >= 0 && to[axis] < out.shape()[axis]) out.at(to) = out.at(to) + c.in[0].at(index);
+  });
 }
 
 /// Adds up the gradient of picked elements at the places they came from.
@@ -87,6 +149,7 @@ void topk(Defs& defs) {
     return kernels::makeTopK(c.inputs[0], c.outputs[0], c.outputs[1], axisOf(c.op, c.inputs[0].rank()),
                              c.op.attr<bool>("largest"));
   };
+  def.reference = topkReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -103,6 +166,7 @@ void topk(Defs& defs) {
                     {intsAttr(c.op.input(0)->shape()), c.op.attrValue("axis")}));
   };
   grad.kernel = pickedGradKernel;
+  grad.reference = pickedGradReference;
   defs.push_back(grad);
 }
 
@@ -165,6 +229,37 @@ kernels::KernelPtr medianGradKernel(const ir::KernelContext& c) {
   return std::move(all).make();
 }
 
+/// For each result of a reduction over the op's axes, the elements that it is made of, in row-major order.
+std::vector<std::vector<int64_t>> reducedElements(const Op& op, const Array& whole) {
+  const auto axes = reductionAxes(op, whole.rank());
+  const Array kept(whole.dtype(), reducedShape(whole.shape(), axes, true));
+  std::vector<std::vector<int64_t>> elements(static_cast<size_t>(kept.size()));
+  ir::forEachIndex(whole.shape(), [&](const Shape& index) {
+    elements[static_cast<size_t>(kept.position(index))].push_back(whole.position(index));
+  });
+  return elements;
+}
+
+void medianReference(ReferenceContext& c) {
+  const auto elements = reducedElements(c.op, c.in[0]);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const auto n = static_cast<int64_t>(elements[i].size());
+    Array line(c.in[0].dtype(), {n});
+    for (int64_t k = 0; k < n; ++k) line[k] = c.in[0][elements[i][static_cast<size_t>(k)]];
+    const int64_t middle = sorted(line, {0, 1, n}, false)[static_cast<size_t>((n - 1) / 2)];
+    c.out[0][static_cast<int64_t>(i)] = line[middle];
+    c.out[1][static_cast<int64_t>(i)] = Number::integer(middle);
+  }
+}
+
+void medianGradReference(ReferenceContext& c) {
+  const auto elements = reducedElements(c.op, c.out[0]);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const auto result = static_cast<int64_t>(i);
+    c.out[0][elements[i].at(static_cast<size_t>(c.in[1][result].integer()))] = c.in[0][result];
+  }
+}
+
 void median(Defs& defs) {
   OpDef def;
   def.name = "median";
@@ -189,6 +284,7 @@ void median(Defs& defs) {
                     {c.op.attrValue("axes"), intsAttr(c.op.input(0)->shape())}));
   };
   def.kernel = medianKernel;
+  def.reference = medianReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -201,6 +297,7 @@ void median(Defs& defs) {
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
   grad.kernel = medianGradKernel;
+  grad.reference = medianGradReference;
   defs.push_back(grad);
 }
 
@@ -210,6 +307,20 @@ int64_t sumAxis(const Op& op) {
   const std::vector<int64_t> dim = knownInts(op, 1);
   if (dim.size() != 1) fail(ErrorKind::kGraph, "{} must be one number", describe(op, 1));
   return normalizeAxis(dim[0], op.input(0)->rank(), "dim");
+}
+
+void cumsumReference(ReferenceContext& c) {
+  const Array& x = c.in[0];
+  const bool exclusive = c.op.attr<bool>("exclusive"), reverse = c.op.attr<bool>("reverse");
+  for (const Line& line : ir::linesOf(x.shape(), sumAxis(c.op))) {
+    Number sum = Number(0).to(x.dtype());
+    for (int64_t i = 0; i < line.size; ++i) {
+      const int64_t at = line[reverse ? line.size - 1 - i : i];
+      const Number before = sum;
+      sum = sum + x[at];
+      c.out[0][at] = exclusive ? before : sum;
+    }
+  }
 }
 
 void cumsum(Defs& defs) {
@@ -234,7 +345,19 @@ void cumsum(Defs& defs) {
                                       c.op.attr<bool>("reverse"));
     return onOperands(std::move(kernel), 3, {0, 2});
   };
+  def.reference = cumsumReference;
   defs.push_back(def);
+}
+
+void histogramReference(ReferenceContext& c) {
+  const auto& levels = c.op.attr<std::vector<double>>("levels");
+  for (int64_t i = 0; i < c.in[0].size(); ++i) {
+    const double x = c.op.attr<bool>("absolute_of_input") ? std::abs(c.in[0][i].real()) : c.in[0][i].real();
+    if (!(x >= levels.front() && x <= levels.back())) continue;
+    const auto above = std::upper_bound(levels.begin(), levels.end() - 1, x) - levels.begin();
+    Number& count = c.out[0][std::min<int64_t>(above, c.out[0].size()) - 1];
+    count = count + Number::integer(1);
+  }
 }
 
 void histogram(Defs& defs) {
@@ -260,15 +383,16 @@ void histogram(Defs& defs) {
     return kernels::makeHistogram(c.inputs[0], c.outputs[0], c.op.attr<std::vector<double>>("levels"),
                                   c.op.attr<bool>("absolute_of_input"));
   };
+  def.reference = histogramReference;
   defs.push_back(def);
 }
 
 }  // namespace
 
 void order(Defs& defs) {
-  defs.push_back(
-      argReduce<kernels::makeArgMax>({"argmax", "ArgMax", "Index of the first largest element of an axis."}));
-  defs.push_back(argReduce<kernels::makeArgMin>(
+  defs.push_back(argReduce<kernels::makeArgMax, true>(
+      {"argmax", "ArgMax", "Index of the first largest element of an axis."}));
+  defs.push_back(argReduce<kernels::makeArgMin, false>(
       {"argmin", "ArgMin", "Index of the first smallest element of an axis."}));
   topk(defs);
   median(defs);

@@ -1,6 +1,8 @@
 #include "kernels/pool.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "ops/define.h"
 #include "ops/window.h"
@@ -55,6 +57,64 @@ std::vector<ir::AttrDef> poolAttrs() {
           {"ceil_mode", AttrType::kBool, "Whether a last window may hang over the end.", Attr(false)}};
 }
 
+/// f(index of the output, elements of the input in its window) for every output.
+template <typename F>
+void forPools(const Op& op, const Shape& input, const Shape& output, const F& f) {
+  const Window w = poolWindow(op, input);
+  std::map<Shape, std::vector<Shape>> windows;
+  ir::forEachIndex(spatialOf(output), [&](const Shape& out) { windows[out]; });
+  forWindows(w, spatialOf(output), spatialOf(input),
+             [&](const Shape& out, const Shape& in, const Shape&) { windows[out].push_back(in); });
+  ir::forEachIndex(output, [&](const Shape& index) {
+    std::vector<Shape> elements;
+    for (const Shape& in : windows.at(spatialOf(index))) elements.push_back(joined(index[0], index[1], in));
+    f(index, elements);
+  });
+}
+
+void averagePoolReference(ReferenceContext& c) {
+  forPools(c.op, c.in[0].shape(), c.out[0].shape(), [&](const Shape& y, const std::vector<Shape>& xs) {
+    double sum = 0;
+    for (const Shape& x : xs) sum += c.in[0].at(x).real();
+    c.out[0].at(y) = xs.empty() ? 0 : sum / static_cast<double>(xs.size());
+  });
+}
+
+void averagePoolGradReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  forPools(c.op, out.shape(), c.in[0].shape(), [&](const Shape& y, const std::vector<Shape>& xs) {
+    for (const Shape& x : xs) {
+      out.at(x) = out.at(x) + Number(c.in[0].at(y).real() / static_cast<double>(xs.size()));
+    }
+  });
+}
+
+/// The lowest value of a dtype.
+Number lowest(DType dtype) {
+  return isFloat(dtype) ? Number(-INFINITY) : Number(isSigned(dtype) ? -INFINITY : 0.0).to(dtype);
+}
+
+void maxPoolReference(ReferenceContext& c) {
+  forPools(c.op, c.in[0].shape(), c.out[0].shape(), [&](const Shape& y, const std::vector<Shape>& xs) {
+    Number largest = lowest(c.out[0].dtype());
+    for (const Shape& x : xs) {
+      const Number value = c.in[0].at(x);
+      if (largest < value || std::isnan(value.real())) largest = value;
+      if (std::isnan(largest.real())) break;
+    }
+    c.out[0].at(y) = largest;
+  });
+}
+
+void maxPoolGradReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  forPools(c.op, out.shape(), c.in[1].shape(), [&](const Shape& y, const std::vector<Shape>& xs) {
+    const auto first =
+        std::find_if(xs.begin(), xs.end(), [&](const Shape& x) { return c.in[0].at(x) == c.in[1].at(y); });
+    if (first != xs.end()) out.at(*first) = out.at(*first) + c.in[2].at(y);
+  });
+}
+
 OpDef pooling(const Names& names) {
   OpDef def;
   def.name = names.name;
@@ -79,6 +139,7 @@ void averagePool(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makePool(specOf(c.op, c.inputs[0], c.outputs[0], true));
   };
+  def.reference = averagePoolReference;
   defs.push_back(def);
 
   OpDef grad = pooling({"average_pool_grad", "AveragePoolGrad", "Gradient of average_pool."});
@@ -94,6 +155,7 @@ void averagePool(Defs& defs) {
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeAveragePoolGrad(specOf(c.op, c.outputs[0], c.inputs[0], true));
   };
+  grad.reference = averagePoolGradReference;
   defs.push_back(grad);
 }
 
@@ -110,6 +172,7 @@ void maxPool(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makePool(specOf(c.op, c.inputs[0], c.outputs[0], false));
   };
+  def.reference = maxPoolReference;
   defs.push_back(def);
 
   OpDef grad = pooling({"max_pool_grad", "MaxPoolGrad", "Gradient of max_pool."});
@@ -120,6 +183,7 @@ void maxPool(Defs& defs) {
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeMaxPoolGrad(specOf(c.op, c.inputs[0], c.inputs[1], false), c.inputs[2], c.outputs[0]);
   };
+  grad.reference = maxPoolGradReference;
   defs.push_back(grad);
 }
 

@@ -1,8 +1,11 @@
 #include "kernels/random.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "kernels/elementwise.h"
+#include "kernels/philox.h"
 #include "ops/composite.h"
 #include "ops/define.h"
 
@@ -50,6 +53,74 @@ OpDef draw(const Names& names, const ir::AttrDef& first, const ir::AttrDef& seco
   return def;
 }
 
+/// The random words of a seed operand and a stream.
+class Words {
+ public:
+  Words(const ReferenceContext& c, Stream stream)
+      : seed_{static_cast<uint32_t>(c.in[0][0].integer()), static_cast<uint32_t>(c.in[0][1].integer())},
+        stream_(stream) {}
+  uint32_t word(int64_t i) const {
+    return kernels::philox(seed_[0], seed_[1], static_cast<uint64_t>(i), stream_);
+  }
+  uint64_t pair(int64_t i) const { return word(2 * i) | uint64_t{word(2 * i + 1)} << 32; }
+
+ private:
+  uint32_t seed_[2];
+  Stream stream_;
+};
+
+/// The values of normal distributions come in pairs, by Box and Muller from two uniform numbers: a radius
+/// from (0, 1] and an angle. float64 takes 53 bits for each, others 32 for the radius and 24 for the angle.
+void normalReference(ReferenceContext& c) {
+  const Words words(c, kNormal);
+  Array& out = c.out[0];
+  const bool wide = out.dtype() == DType::kFloat64;
+  for (int64_t i = 0; i < out.size(); ++i) {
+    const int64_t first = i / 2 * 2, second = first + 1;
+    const double u = wide ? static_cast<double>((words.pair(first) >> 11) + 1) * 0x1p-53
+                          : (static_cast<double>(words.word(first)) + 1) * 0x1p-32;
+    const double turn = wide ? static_cast<double>(words.pair(second) >> 11) * 0x1p-53
+                             : static_cast<double>(words.word(second) >> 8) * 0x1p-24;
+    const double radius = c.op.attr<double>("std") * std::sqrt(-2 * std::log(u));
+    const double angle = 2 * std::numbers::pi * turn;
+    out[i] = c.op.attr<double>("mean") + radius * (i == first ? std::cos(angle) : std::sin(angle));
+  }
+}
+
+/// low + floor(u * count), u from 32 bits for up to 2^32 integers, from 64 bits for more.
+Number uniformInteger(const Words& words, int64_t i, DType dtype, double low, double high) {
+  const Number first = Number(std::min(std::ceil(low), 0x1p62)).to(dtype), last = Number(INFINITY).to(dtype);
+  const double wanted = std::clamp(std::ceil(high) - first.real(), 1.0, 0x1p63);
+  const uint64_t room = static_cast<uint64_t>(last.integer()) - static_cast<uint64_t>(first.integer());
+  const uint64_t count = std::min(static_cast<uint64_t>(wanted) - 1, room) + 1;
+  const uint64_t bits = count > (uint64_t{1} << 32) ? words.pair(i) : uint64_t{words.word(i)} << 32;
+  const auto offset = static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * count) >> 64);
+  return first + Number::integer(static_cast<int64_t>(offset));
+}
+
+/// 24 random bits, 53 for float64. What would be rounded to `high` is the value next to it.
+Number uniformFloat(const Words& words, int64_t i, DType dtype, double low, double high) {
+  const double u = dtype == DType::kFloat64 ? static_cast<double>(words.pair(i) >> 11) * 0x1p-53
+                                            : static_cast<double>(words.word(i) >> 8) * 0x1p-24;
+  if (!(low < high)) return low;
+  double value = low + u * (high - low);
+  const double step = (high - low) * 0x1p-54;
+  for (int64_t k = 1; !(Number(value).to(dtype).real() < high) && value > low; k *= 2) {
+    value = std::max(low, high - step * static_cast<double>(k));
+  }
+  return value;
+}
+
+void uniformReference(ReferenceContext& c) {
+  const Words words(c, kUniform);
+  Array& out = c.out[0];
+  const double low = c.op.attr<double>("low"), high = c.op.attr<double>("high");
+  for (int64_t i = 0; i < out.size(); ++i) {
+    out[i] = isFloat(out.dtype()) ? uniformFloat(words, i, out.dtype(), low, high)
+                                  : uniformInteger(words, i, out.dtype(), low, high);
+  }
+}
+
 void distributions(Defs& defs) {
   OpDef normal = draw({"random_normal", "RandomNormal", "Random numbers of a normal distribution."},
                       {"mean", AttrType::kFloat, "Mean.", Attr(0.0)},
@@ -65,6 +136,7 @@ void distributions(Defs& defs) {
     return kernels::makeRandomNormal(c.inputs[0], c.outputs[0], c.op.attr<double>("mean"),
                                      c.op.attr<double>("std"), kNormal);
   };
+  normal.reference = normalReference;
   defs.push_back(normal);
 
   OpDef uniform =
@@ -75,6 +147,7 @@ void distributions(Defs& defs) {
     return kernels::makeRandomUniform(c.inputs[0], c.outputs[0], c.op.attr<double>("low"),
                                       c.op.attr<double>("high"), kUniform);
   };
+  uniform.reference = uniformReference;
   defs.push_back(uniform);
 }
 
@@ -138,6 +211,19 @@ kernels::KernelPtr maskedKernel(const Layout& t, const Layout& mask, const Layou
   return kernels::makeElementwise(std::move(spec));
 }
 
+void shapedDropoutReference(ReferenceContext& c) {
+  const double p = c.op.attr<double>("ratio"), scale = p < 1 ? 1.0 / (1.0 - p) : 1.0;
+  const auto seed = [&](int64_t i) { return static_cast<uint32_t>(c.in[1][i].integer()); };
+  Array kept(DType::kBool, ints(c.op, "shape"));
+  for (int64_t i = 0; i < kept.size(); ++i) {
+    const uint32_t bits = kernels::philox(seed(0), seed(1), static_cast<uint64_t>(i), kDropout);
+    kept[i] = Number::integer(static_cast<double>(bits) >= std::round(p * 0x1p32));
+  }
+  ir::forEachIndex(c.out[0].shape(), [&](const Shape& index) {
+    if (kept.at(index).integer() != 0) c.out[0].at(index) = c.in[0].at(index) * Number(scale);
+  });
+}
+
 void shapedDropout(Defs& defs) {
   OpDef def;
   def.name = "shaped_dropout";
@@ -171,7 +257,17 @@ void shapedDropout(Defs& defs) {
         .step(maskedKernel(c.inputs[0], mask, c.outputs[0], p), {0, between, 2});
     return std::move(all).make();
   };
+  def.reference = shapedDropoutReference;
   defs.push_back(def);
+}
+
+void splitSeedReference(ReferenceContext& c) {
+  const auto modifier = static_cast<uint64_t>(c.in[1][0].integer());
+  const auto words = kernels::philoxBlock(
+      {static_cast<uint32_t>(modifier), static_cast<uint32_t>(modifier >> 32), 0,
+       static_cast<uint32_t>(kernels::PhiloxUse::kSeeds)},
+      static_cast<uint32_t>(c.in[0][0].integer()), static_cast<uint32_t>(c.in[0][1].integer()));
+  for (int64_t i = 0; i < 2; ++i) c.out[0][i] = Number::integer(words[static_cast<size_t>(i)]);
 }
 
 void seeds(Defs& defs) {
@@ -191,6 +287,7 @@ void seeds(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeSplitSeed(c.inputs[0], c.inputs[1], c.outputs[0]);
   };
+  def.reference = splitSeedReference;
   defs.push_back(def);
 }
 

@@ -94,6 +94,25 @@ std::vector<kernels::ResampledAxis> axesOf(const Op& op, const Shape& in, const 
   return axes;
 }
 
+/// The maps of the axes one after another.
+void resample(const std::vector<kernels::ResampledAxis>& axes, Array from, Array& out) {
+  for (const kernels::ResampledAxis& map : axes) {
+    Shape shape = from.shape();
+    shape[static_cast<size_t>(map.axis)] = static_cast<int64_t>(map.taps.rows.size());
+    Array to(from.dtype(), shape);
+    ir::forEachIndex(shape, [&](const Shape& index) {
+      Shape source = index;
+      for (const auto& tap : map.taps.rows[static_cast<size_t>(index[static_cast<size_t>(map.axis)])]) {
+        source[static_cast<size_t>(map.axis)] = tap.element;
+        const Number& x = from.at(source);
+        to.at(index) = to.at(index) + (x.isFloat() ? x * Number(tap.weight) : x);
+      }
+    });
+    from = std::move(to);
+  }
+  for (int64_t i = 0; i < out.size(); ++i) out[i] = from[i];
+}
+
 void inferResize(const Op& op, Types& out) {
   const auto& mode = choice(op, "mode", kModes);
   choice(op, "nearest_mode", kNearestModes);
@@ -155,6 +174,9 @@ void resize(Defs& defs) {
     return kernels::makeResample(c.inputs[0], c.outputs[0],
                                  axesOf(c.op, c.inputs[0].shape, c.outputs[0].shape, false));
   };
+  def.reference = [](ReferenceContext& c) {
+    resample(axesOf(c.op, c.in[0].shape(), c.out[0].shape(), false), c.in[0], c.out[0]);
+  };
   defs.push_back(def);
 
   OpDef grad;
@@ -174,6 +196,9 @@ void resize(Defs& defs) {
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeResample(c.inputs[0], c.outputs[0],
                                  axesOf(c.op, c.outputs[0].shape, c.inputs[0].shape, true));
+  };
+  grad.reference = [](ReferenceContext& c) {
+    resample(axesOf(c.op, c.out[0].shape(), c.in[0].shape(), true), c.in[0], c.out[0]);
   };
   defs.push_back(grad);
 }

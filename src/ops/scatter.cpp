@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/copy.h"
 #include "kernels/gather.h"
@@ -29,7 +30,32 @@ void requireInside(const Op& op, size_t operand, const Shape& positions, const S
 
 int64_t firstAxis(const Op& op) { return axisOf(op, op.input(0)->rank()); }
 
+/// f(position, its place in a tensor of shape `target`) for every position with a place. `at` gives the index
+/// of a position.
+template <typename At, typename F>
+void forPlaces(const Shape& positions, const Shape& target, int64_t axis, bool negativeWraps, const At& at,
+               const F& f) {
+  const int64_t size = target[static_cast<size_t>(axis)];
+  ir::forEachIndex(positions, [&](const Shape& position) {
+    int64_t index = at(position);
+    if (negativeWraps && index < 0) index += size;
+    if (index < 0 || index >= size) return;
+    Shape place = position;
+    place[static_cast<size_t>(axis)] = index;
+    f(position, place);
+  });
+}
+
 // --- scatter
+
+void scatterReference(ReferenceContext& c) {
+  Array& out = c.out[0];
+  out = c.in[0];
+  forPlaces(
+      c.in[1].shape(), out.shape(), firstAxis(c.op), true,
+      [&](const Shape& position) { return c.in[1].at(position).integer(); },
+      [&](const Shape& position, const Shape& place) { out.at(place) = c.in[2].at(position); });
+}
 
 void inferScatter(const Op& op, Types& out) {
   requireRank(op, 1, op.input(0)->rank());
@@ -66,6 +92,7 @@ void scatterOp(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeScatter(c.inputs[0], c.inputs[1], c.inputs[2], c.outputs[0], firstAxis(c.op));
   };
+  def.reference = scatterReference;
   defs.push_back(def);
 }
 
@@ -143,6 +170,39 @@ kernels::KernelPtr scatterReduceKernel(const ir::KernelContext& c) {
                                     firstAxis(c.op), reductionOf(c.op));
 }
 
+/// The index of a position, which no broadcast dimension of the indices has a part in.
+int64_t indexAt(const Places& places, const Array& indices, const Shape& position) {
+  int64_t at = 0;
+  for (size_t d = 0; d < position.size(); ++d) at += position[d] * places.indices.strides[d];
+  return indices[at].integer();
+}
+
+void scatterReduceReference(ReferenceContext& c) {
+  const Places places(c.op, c.in[0].shape());
+  const kernels::ScatterReduction reduction = reductionOf(c.op);
+  Array& out = c.out[0];
+  Array reached(DType::kBool, out.shape());
+  if (c.op.input(2) != nullptr) {
+    out = c.in[2];
+    for (int64_t i = 0; i < out.size(); ++i) reached[i] = Number::integer(1);
+  }
+  forPlaces(
+      places.positions, out.shape(), firstAxis(c.op), false,
+      [&](const Shape& position) { return indexAt(places, c.in[1], position); },
+      [&](const Shape& position, const Shape& place) {
+        const Number &value = c.in[0].at(position), &old = out.at(place);
+        const bool first = reached.at(place).integer() == 0;
+        const bool isNan = value.isFloat() && std::isnan(value.real());
+        reached.at(place) = Number::integer(1);
+        if (reduction == kernels::ScatterReduction::kSum) {
+          out.at(place) = old + value;
+        } else if (first || reduction == kernels::ScatterReduction::kNone || isNan ||
+                   (reduction == kernels::ScatterReduction::kMax ? old < value : value < old)) {
+          out.at(place) = value;
+        }
+      });
+}
+
 /// An extremum passes its gradient to every element that is equal to it, as a reduction over axes does.
 void scatterReduceRule(GradContext& c) {
   Tensor* dy = c.outGrad();
@@ -200,6 +260,7 @@ void scatterReduceOp(Defs& defs) {
   def.visibility = Visibility::kManual;
   def.grad = scatterReduceRule;
   def.kernel = scatterReduceKernel;
+  def.reference = scatterReduceReference;
   defs.push_back(def);
 }
 
@@ -214,6 +275,23 @@ kernels::KernelPtr pickKernel(const ir::KernelContext& c) {
   Composite all(3);
   all.step(kernels::makeFill(c.outputs[0], 0.0), {2}).step(std::move(pick), {0, 1, 2});
   return std::move(all).make();
+}
+
+void pickReference(ReferenceContext& c) {
+  const Places places(c.op, c.out[0].shape());
+  const bool lastOnly = c.op.attr<bool>("last_only");
+  Array last(DType::kInt64, c.in[0].shape());
+  const auto at = [&](const Shape& position) { return indexAt(places, c.in[1], position); };
+  const auto each = [&](const auto& f) {
+    forPlaces(places.positions, c.in[0].shape(), firstAxis(c.op), c.op.attr<bool>("negative_wraps"), at, f);
+  };
+  each([&](const Shape& position, const Shape& place) {
+    last.at(place) = Number::integer(c.out[0].position(position));
+  });
+  each([&](const Shape& position, const Shape& place) {
+    const bool counts = !lastOnly || last.at(place).integer() == c.out[0].position(position);
+    if (counts) c.out[0].at(position) = c.in[0].at(place);
+  });
 }
 
 /// What was picked goes back to its place.
@@ -252,6 +330,7 @@ void scatterPick(Defs& defs) {
   def.visibility = Visibility::kInternal;
   def.grad = pickRule;
   def.kernel = pickKernel;
+  def.reference = pickReference;
   defs.push_back(def);
 }
 

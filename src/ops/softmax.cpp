@@ -1,5 +1,8 @@
-#include "kernels/softmax.h"
+#include "ops/softmax.h"
 
+#include <cmath>
+
+#include "kernels/softmax.h"
 #include "ops/define.h"
 
 namespace popxl::ops {
@@ -18,7 +21,30 @@ void softmaxGradRule(GradContext& c) {
   c.set(0, c.make("sub", {mul(g, centred), mul(dy, c.make("sum", {mul(g, y)}, along))}));
 }
 
+void softmaxReference(ReferenceContext& c) {
+  for (const Line& line : ir::linesOf(c.in[0].shape(), axisOf(c.op, c.in[0].rank())))
+    softmaxOfLine(c.in[0], line, c.out[0]);
+}
+
+/// dx = y (dy - sum(y dy))
+void softmaxGradReference(ReferenceContext& c) {
+  const Array &y = c.in[0], &dy = c.in[1];
+  for (const Line& line : ir::linesOf(y.shape(), axisOf(c.op, y.rank()))) {
+    double sum = 0;
+    for (int64_t i = 0; i < line.size; ++i) sum += y[line[i]].real() * dy[line[i]].real();
+    for (int64_t i = 0; i < line.size; ++i)
+      c.out[0][line[i]] = y[line[i]].real() * (dy[line[i]].real() - sum);
+  }
+}
+
 }  // namespace
+
+void softmaxOfLine(const Array& x, const Line& line, Array& out) {
+  double largest = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < line.size; ++i) largest = std::fmax(largest, x[line[i]].real());
+  for (int64_t i = 0; i < line.size; ++i) sum += std::exp(x[line[i]].real() - largest);
+  for (int64_t i = 0; i < line.size; ++i) out[line[i]] = std::exp(x[line[i]].real() - largest) / sum;
+}
 
 void softmax(Defs& defs) {
   OpDef def;
@@ -37,6 +63,7 @@ void softmax(Defs& defs) {
   def.kernel = [](const ir::KernelContext& c) {
     return kernels::makeSoftmax(c.inputs[0], c.outputs[0], axisOf(c.op, c.inputs[0].rank()));
   };
+  def.reference = softmaxReference;
   defs.push_back(def);
 
   OpDef grad;
@@ -51,6 +78,7 @@ void softmax(Defs& defs) {
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeSoftmaxGrad(c.inputs[0], c.inputs[1], c.outputs[0], axisOf(c.op, c.inputs[0].rank()));
   };
+  grad.reference = softmaxGradReference;
   defs.push_back(grad);
 }
 

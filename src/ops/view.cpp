@@ -280,6 +280,15 @@ kernels::KernelPtr sliceGradKernel(const ir::KernelContext& c) {
   return kernels::makeSliceGrad(c.inputs[0], dx, c.inputs[0].numElements() == 0 ? 0 : offset, strides);
 }
 
+void sliceGradReference(ReferenceContext& c) {
+  const auto slices = slicesOf(c.op, c.out[0].shape());
+  ir::forEachIndex(c.in[0].shape(), [&](const Shape& index) {
+    Shape to = index;
+    for (size_t i = 0; i < to.size(); ++i) to[i] = slices[i].start + index[i] * slices[i].step;
+    c.out[0].at(to) = c.in[0].at(index);
+  });
+}
+
 void sliceOps(Defs& defs) {
   OpDef def = inplaceView(
       viewOp({"slice", "Slice", "A range of elements on one or more axes."}, inferSlice, viewSlice));
@@ -311,6 +320,7 @@ void sliceOps(Defs& defs) {
     c.set(0, c.make("slice", {c.outGrad()}, attrs));
   };
   grad.kernel = sliceGradKernel;
+  grad.reference = sliceGradReference;
   grad.stridedInputs = true;
   defs.push_back(grad);
 }

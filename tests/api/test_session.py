@@ -366,3 +366,18 @@ def test_lower_level_session():
     session.weightsFromHost()
     session.run(popart.PyStepIO({counter.source.tensor_id: np.ones((3, 2), np.float32)}, anchors))
     np.testing.assert_array_equal(anchors[counter.sink.tensor_id], [[1, 1], [2, 2], [3, 3]])
+
+
+def test_reference_engine_runs_the_same_programs():
+    counter = Counter(transfers=3)
+    data = np.arange(6, dtype=np.float32).reshape(3, 2)
+    results = []
+    for reference in (False, True):
+        with counter.session(reference=reference) as session:
+            session.write_variable_data(counter.total, np.full(2, 0.5, np.float32))
+            stored = session.run({counter.source: data})[counter.sink]
+            results.append((stored, session.get_tensor_data(counter.total)))
+            assert (session.memory().frame_bytes == 0) == reference
+    for compiled, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(compiled, expected)
+    np.testing.assert_array_equal(results[1][0], 0.5 + np.cumsum(data, axis=0))

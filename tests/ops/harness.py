@@ -41,13 +41,15 @@ def store(tensors: Sequence[popxl.Tensor]) -> List[popxl.DeviceToHostStream]:
     return streams
 
 
-def run(ir: popxl.Ir, streams: Sequence[popxl.DeviceToHostStream]) -> List[np.ndarray]:
+def run(
+    ir: popxl.Ir, streams: Sequence[popxl.DeviceToHostStream], reference: bool = False
+) -> List[np.ndarray]:
     """Runs once. Streams from the host get 0, 1, 2, ..."""
     inputs = {
         s: np.arange(np.prod(s.shape)).reshape(s.shape).astype(s.dtype.as_numpy())
         for s in ir.get_all_h2d_streams()
     }
-    with popxl.Session(ir, "cpu") as session:
+    with popxl.Session(ir, "cpu", reference=reference) as session:
         results = session.run(inputs)
     return [results[stream] for stream in streams]
 
@@ -66,12 +68,16 @@ def build(
     return ir, outputs, streams
 
 
-def evaluate(case: Case, arrays: Sequence[np.ndarray], transposed: bool = False) -> List[np.ndarray]:
+def evaluate(
+    case: Case, arrays: Sequence[np.ndarray], transposed: bool = False, reference: bool = False
+) -> List[np.ndarray]:
     ir, _, streams = build(case, arrays, transposed=transposed)
-    return run(ir, streams)
+    return run(ir, streams, reference)
 
 
-def evaluate_inplace(case: Case, arrays: Sequence[np.ndarray]) -> Tuple[List[np.ndarray], np.ndarray]:
+def evaluate_inplace(
+    case: Case, arrays: Sequence[np.ndarray], reference: bool = False
+) -> Tuple[List[np.ndarray], np.ndarray]:
     """What the in-place op gives, and what its first operand holds afterwards."""
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
@@ -80,7 +86,7 @@ def evaluate_inplace(case: Case, arrays: Sequence[np.ndarray]) -> Tuple[List[np.
         operand = first + 0 if first.dtype != popxl.bool else ops.logical_not(ops.logical_not(first))
         outputs = as_list(case.inplace(operand, *rest))
         streams = store([*outputs, operand])
-    *results, after = run(ir, streams)
+    *results, after = run(ir, streams, reference)
     return results, after
 
 
@@ -98,7 +104,9 @@ def first_result(case: Case, arrays: Sequence[np.ndarray]) -> Callable[..., popx
     return forward
 
 
-def gradients(case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray) -> List[np.ndarray]:
+def gradients(
+    case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray, reference: bool = False
+) -> List[np.ndarray]:
     """Gradients of sum(cotangent * first output) with respect to `case.grad`, by autodiff."""
     ir = popxl.Ir()
     with ir.main_graph:
@@ -112,7 +120,7 @@ def gradients(case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray) -
         seed = popxl.constant(cotangent, graph.outputs[0].dtype)
         grads = ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
         streams = store(grads)
-    return run(ir, streams)
+    return run(ir, streams, reference)
 
 
 def second_gradients(

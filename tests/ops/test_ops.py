@@ -20,6 +20,10 @@ from popxl import _core
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+#: Compiled programs and the reference engine are both compared with NumPy and PyTorch.
+both_engines = pytest.mark.parametrize("reference", [False, True], ids=["compiled", "reference"])
+
+
 def by_name(case):
     return case.name
 
@@ -70,26 +74,32 @@ def test_every_op_has_a_row_and_a_place_in_the_reference():
     assert set(listed) == set(_core.op_names()), "docs/ops.md is out of date"
 
 
+@both_engines
 @pytest.mark.parametrize("case", CASES, ids=by_name)
-def test_types_and_values(case):
+def test_types_and_values(case, reference):
     for dtype in case.dtypes:
         arrays = converted(samples(case), dtype)
         ir, outputs, streams = harness.build(case, arrays)
-        got = harness.run(ir, streams)
+        got = harness.run(ir, streams, reference)
         for tensor, array in zip(outputs, got):
             assert tensor.shape == array.shape and tensor.dtype.as_numpy() == array.dtype
         if case.check is not None:
             case.check(arrays, got)
-            np.testing.assert_array_equal(got[0], harness.evaluate(case, arrays)[0])
+            if reference:
+                compare(case, got, [(a, a.dtype) for a in harness.evaluate(case, arrays)], dtype)
+            else:
+                np.testing.assert_array_equal(got[0], harness.evaluate(case, arrays)[0])
         else:
             compare(case, got, expected(case, arrays, dtype), dtype)
 
 
+@both_engines
 @pytest.mark.parametrize("case", [c for c in CASES if c.strided and c.reference], ids=by_name)
-def test_operands_in_another_layout(case):
+def test_operands_in_another_layout(case, reference):
     dtype = case.dtypes[0]
     arrays = converted(samples(case), dtype)
-    compare(case, harness.evaluate(case, arrays, transposed=True), expected(case, arrays, dtype), dtype)
+    got = harness.evaluate(case, arrays, True, reference)
+    compare(case, got, expected(case, arrays, dtype), dtype)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.elementwise], ids=by_name)
@@ -120,37 +130,40 @@ def test_special_values(case):
         compare(case, harness.evaluate(case, arrays), [(want, own)], dtype)
 
 
+@both_engines
 @pytest.mark.parametrize("case", [c for c in CASES if c.inplace], ids=by_name)
-def test_in_place_is_out_of_place(case):
+def test_in_place_is_out_of_place(case, reference):
     for dtype in case.dtypes:
         arrays = converted(samples(case), dtype)
-        plain = harness.evaluate(case, arrays)
-        got, after = harness.evaluate_inplace(case, arrays)
+        plain = harness.evaluate(case, arrays, False, reference)
+        got, after = harness.evaluate_inplace(case, arrays, reference)
         for have, want in zip(got, plain, strict=True):
             np.testing.assert_array_equal(have, want)
         np.testing.assert_array_equal(after, plain[0] if case.modifies else arrays[0])
 
 
+@both_engines
 @pytest.mark.parametrize("case", [c for c in CASES if c.updates], ids=by_name)
-def test_updated_variable(case):
+def test_updated_variable(case, reference):
     arrays = converted(samples(case), case.dtypes[0])
     ir = popxl.Ir()
     with ir.main_graph:
         inputs = harness.make_inputs(case, arrays)
         case.call(*inputs)
-    with popxl.Session(ir, "cpu") as session:
+    with popxl.Session(ir, "cpu", reference=reference) as session:
         session.run()
         got = session.get_tensor_data(inputs[0])
     compare(case, [got], expected(case, arrays, case.dtypes[0])[:1], case.dtypes[0])
 
 
+@both_engines
 @pytest.mark.parametrize("case", [c for c in CASES if c.grad], ids=by_name)
-def test_gradient(case):
+def test_gradient(case, reference):
     arrays = samples(case)
     rng = np.random.default_rng(5)
     wide = np.asarray(harness.as_list(case.reference(*arrays))[0])
     cotangent = rng.uniform(-1, 1, wide.shape)
-    got = harness.gradients(case, arrays, cotangent)
+    got = harness.gradients(case, arrays, cotangent, reference)
     for have, want in zip(got, harness.central_differences(case, arrays, cotangent), strict=True):
         np.testing.assert_allclose(have, want, 1e-6, 1e-7)
 

@@ -113,6 +113,8 @@ TEST(OpTable, EveryOpRunsInExactlyOneWay) {
     const int ways = (def.expr != nullptr) + (def.view != nullptr) + (def.kernel != nullptr) +
                      (def.structure != Structure::kNone);
     EXPECT_EQ(ways, 1) << def.name;
+    EXPECT_EQ(def.reference != nullptr, def.kernel != nullptr)
+        << def.name << ": a kernel has a reference to be compared with, anything else is its own";
     EXPECT_NE(def.infer, nullptr) << def.name;
     EXPECT_FALSE(def.reducesAxes && def.reducesToOutput) << def.name;
     if (def.reducesAxes || def.reducesToOutput) {

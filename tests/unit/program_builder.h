@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string>
@@ -71,12 +72,18 @@ class Builder {
     for (auto& [id, values] : outputs) out.push_back({id, values.data(), 1});
     return out;
   }
+  /// Runs the program compiled; the reference engine has to give the same.
   void run() {
-    exec::Session session(ir);
-    session.attach();
-    session.weightsFromHost();
-    session.run(buffers());
-    session.weightsToHost();
+    const Values given = outputs, variables = variableValues();
+    runOn(EngineKind::kReference);
+    const Values expected = outputs, changed = variableValues();
+    outputs = given;
+    for (const auto& [name, values] : variables) {
+      std::memcpy(ir->mainGraph().find(name)->data()->bytes, values.data(), values.size() * sizeof(float));
+    }
+    runOn(EngineKind::kCompiled);
+    expectNear(outputs, expected);
+    expectNear(variableValues(), changed);
   }
   static std::vector<float> hostValues(const Tensor* t) {
     std::vector<float> out(static_cast<size_t>(t->type().numElements()));
@@ -84,8 +91,37 @@ class Builder {
     return out;
   }
 
+  using Values = std::map<std::string, std::vector<float>>;
   std::shared_ptr<ir::Ir> ir;
-  std::map<std::string, std::vector<float>> outputs;
+  Values outputs;
+
+ private:
+  void runOn(EngineKind engine) {
+    exec::Session session(ir, engine);
+    session.attach();
+    session.weightsFromHost();
+    session.run(buffers());
+    session.weightsToHost();
+  }
+  Values variableValues() const {
+    Values out;
+    for (const Tensor* t : ir->mainGraph().tensors()) {
+      if (t->kind() == ir::TensorKind::kVariable) out[t->name()] = hostValues(t);
+    }
+    return out;
+  }
+  static void expectNear(const Values& got, const Values& expected) {
+    for (const auto& [name, values] : expected) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float x = values[i];
+        if (std::isnan(x)) {
+          EXPECT_TRUE(std::isnan(got.at(name)[i])) << name << " element " << i;
+        } else if (got.at(name)[i] != x) {
+          EXPECT_NEAR(got.at(name)[i], x, 1e-5 * (1 + std::abs(x))) << name << " element " << i;
+        }
+      }
+    }
+  }
 };
 
 /// x -> x * k + 1, or by reference x -> (x += k) + 1.

@@ -1,17 +1,20 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
 #include "exec/session.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ir/reference.h"
 #include "kernels/parallel.h"
 #include "passes/autodiff.h"
 #include "popxl/error.h"
 #include "program_generator.h"
 
-// Random programs, compiled and run, against an interpreter that knows nothing of compilation.
+// Random programs, compiled and run, against the reference engine.
 namespace popxl::testing {
 namespace {
 
@@ -27,8 +30,9 @@ uint64_t firstSeed() {
 using Bytes = std::map<std::string, std::vector<std::byte>>;
 
 /// All that a run leaves behind: stores and variables, by name.
-Bytes runCompiled(const std::shared_ptr<ir::Ir>& ir, const Generator& g) {
-  exec::Session session(ir);
+Bytes runProgram(const std::shared_ptr<ir::Ir>& ir, const Generator& g,
+                 EngineKind engine = EngineKind::kCompiled) {
+  exec::Session session(ir, engine);
   session.attach();
   for (const auto& [name, values] : g.variables) {
     Tensor* t = ir->mainGraph().find(name);
@@ -59,18 +63,35 @@ struct WithoutFusion {
   ~WithoutFusion() { unsetenv("POPXL_DISABLE_PASSES"); }
 };
 
-void compareWithInterpreter(const Generator& g, const Interpreter& expected, const Bytes& got) {
-  const auto compare = [&](const std::string& name, const ir::TensorType& type,
-                           const std::vector<double>& want) {
-    const auto have = Interpreter::valuesOf(got.at(name).data(), type.dtype, type.numElements());
+std::vector<double> valuesOf(const Bytes& run, const std::string& name, const ir::TensorType& type) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < type.numElements(); ++i) {
+    const std::byte* at = run.at(name).data() + i * sizeOf(type.dtype);
+    out.push_back(ir::Number(type.dtype, loadElement(type.dtype, at)).real());
+  }
+  return out;
+}
+
+double largestOf(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double x : values) largest = std::max(largest, std::abs(x));
+  return largest;
+}
+
+const ir::TensorType& typeOf(const Generator& g, const std::string& name) {
+  const ir::Stream* stream = g.ir->findStream(name);
+  return stream != nullptr ? stream->tensor->type() : g.ir->mainGraph().find(name)->type();
+}
+
+void compareWithReference(const Generator& g, const Bytes& expected, const Bytes& got, double largest) {
+  for (const auto& [name, bytes] : expected) {
+    const ir::TensorType& type = typeOf(g, name);
+    const auto want = valuesOf(expected, name, type), have = valuesOf(got, name, type);
     const double scale = type.dtype == DType::kFloat64 ? 1e-8 : type.dtype == DType::kFloat32 ? 2e-3 : 0;
     for (size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(have[i], want[i], scale * (1 + expected.largest)) << name << " element " << i;
+      ASSERT_NEAR(have[i], want[i], scale * (1 + largest)) << name << " element " << i;
     }
-  };
-  for (const auto& [id, values] : expected.streams) compare(id, g.ir->findStream(id)->tensor->type(), values);
-  for (const auto& [name, values] : expected.variables)
-    compare(name, g.ir->mainGraph().find(name)->type(), values);
+  }
 }
 
 void checkProgram(uint64_t seed) {
@@ -80,29 +101,30 @@ void checkProgram(uint64_t seed) {
   Generator g(seed, options);
   g.makeMain();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  Interpreter expected;
-  expected.streams = g.loads;
-  expected.variables = g.variables;
-  expected.run(*g.ir);
-  if (expected.largest > 1e4) return;  // too far out for float arithmetic to be compared
+  const Bytes expected = runProgram(g.ir, g, EngineKind::kReference);
+  double largest = 0;
+  for (const auto& [name, bytes] : expected) {
+    largest = std::max(largest, largestOf(valuesOf(expected, name, typeOf(g, name))));
+  }
+  if (!(largest <= 1e4)) return;  // too far out for float arithmetic to be compared
   Bytes got;
   try {
-    got = runCompiled(g.ir, g);
+    got = runProgram(g.ir, g);
   } catch (const Error& e) {
     const std::string what = e.what();
     if (what.find("whose elements lie in another order") != std::string::npos) return;
     FAIL() << what;
   }
-  compareWithInterpreter(g, expected, got);
-  EXPECT_EQ(runCompiled(ir::parse(ir::print(*g.ir), ops::table()), g), got) << "printed, parsed and run";
+  compareWithReference(g, expected, got, largest);
+  EXPECT_EQ(runProgram(ir::parse(ir::print(*g.ir), ops::table()), g), got) << "printed, parsed and run";
   kernels::setThreadCount(2);
-  EXPECT_EQ(runCompiled(g.ir, g), got) << "on 2 threads";
+  EXPECT_EQ(runProgram(g.ir, g), got) << "on 2 threads";
   kernels::setThreadCount(1);
   const WithoutFusion off;
-  EXPECT_EQ(runCompiled(g.ir, g), got) << "without fusion";
+  EXPECT_EQ(runProgram(g.ir, g), got) << "without fusion";
 }
 
-TEST(ProgramFuzz, CompiledProgramsEqualTheInterpreter) {
+TEST(ProgramFuzz, CompiledProgramsEqualTheReference) {
   const uint64_t first = firstSeed();
   const int n = programs(300);
   std::cout << "seeds " << first << " to " << first + static_cast<uint64_t>(n) - 1 << "\n";
@@ -133,14 +155,13 @@ class GradientProgram {
   }
 
   void check() {
-    const Bytes got = runCompiled(g_.ir, g_);
+    const Bytes got = runProgram(g_.ir, g_);
     for (size_t k = 0; k < grads_.size(); ++k) {
       const Tensor* x = info_.outputs[k].fwd;
       const auto at = static_cast<size_t>(std::find(forward_->inputs().begin(), forward_->inputs().end(), x) -
                                           forward_->inputs().begin());
       const auto n = static_cast<size_t>(x->type().numElements());
-      const auto have =
-          Interpreter::valuesOf(got.at(grads_[k]).data(), DType::kFloat64, x->type().numElements());
+      const auto have = valuesOf(got, grads_[k], x->type());
       for (size_t j = 0; j < n; ++j) {
         const double want = difference(at, j);
         ASSERT_NEAR(have[j], want, 1e-5 * (1 + std::abs(want))) << "input " << at << " element " << j;
@@ -159,14 +180,21 @@ class GradientProgram {
     return stream.id();
   }
 
+  std::string store(const std::string& name, Tensor* t) {
+    const auto& stream = g_.ir->addStream(name, t->type(), ir::StreamDirection::kDeviceToHost);
+    ir::Context::current().addOp(*ops::table().find("host_store"), {t}, {Attr(stream.id())}, {});
+    return stream.id();
+  }
+
   void makeMain() {
     std::vector<Tensor*> loaded;
     for (const Tensor* t : forward_->inputs()) {
       Tensor* made = nullptr;
-      inputs_.push_back(g_.loads[load(t->type(), made)]);
+      inputs_.push_back(load(t->type(), made));
       loaded.push_back(made);
     }
     const auto results = g_.makeAll("call", loaded, {Attr(forward_)});
+    for (Tensor* t : results) results_.push_back(store("y", t));
     std::vector<Tensor*> operands;
     for (const passes::Connection& c : info_.inputs) {
       const auto find = [&](const std::vector<Tensor*>& list) {
@@ -183,34 +211,34 @@ class GradientProgram {
       operands.push_back(made);
     }
     if (info_.outputs.empty()) return;
-    for (Tensor* t : g_.makeAll("call", operands, {Attr(info_.graph)})) {
-      const auto& stream = g_.ir->addStream("dx", t->type(), ir::StreamDirection::kDeviceToHost);
-      ir::Context::current().addOp(*ops::table().find("host_store"), {t}, {Attr(stream.id())}, {});
-      grads_.push_back(stream.id());
-    }
+    for (Tensor* t : g_.makeAll("call", operands, {Attr(info_.graph)})) grads_.push_back(store("dx", t));
   }
 
-  double loss(const std::vector<std::vector<double>>& inputs) const {
-    const auto results = Interpreter().call(*forward_, inputs);
+  double loss() {
+    const Bytes run = runProgram(g_.ir, g_, EngineKind::kReference);
     double sum = 0;
     for (const auto& [output, dy] : seeds_) {
-      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * results[output][i];
+      const auto y = valuesOf(run, results_[output], forward_->outputs()[output]->type());
+      for (size_t i = 0; i < dy.size(); ++i) sum += dy[i] * y[i];
     }
     return sum;
   }
   double difference(size_t input, size_t element) {
     constexpr double kStep = 1e-5;
-    auto x = inputs_;
-    x[input][element] += kStep;
-    const double above = loss(x);
-    x[input][element] -= 2 * kStep;
-    return (above - loss(x)) / (2 * kStep);
+    double& x = g_.loads.at(inputs_[input])[element];
+    const double at = x;
+    x = at + kStep;
+    const double above = loss();
+    x = at - kStep;
+    const double below = loss();
+    x = at;
+    return (above - below) / (2 * kStep);
   }
 
   Generator g_;
   Graph* forward_ = nullptr;
   passes::GradInfo info_;
-  std::vector<std::vector<double>> inputs_;
+  std::vector<std::string> inputs_, results_;  // streams
   std::vector<std::pair<size_t, std::vector<double>>> seeds_;
   std::vector<std::string> grads_;
 };

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "interpreter.h"
 #include "ir/context.h"
 #include "ops/ops.h"
 
