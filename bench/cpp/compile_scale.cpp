@@ -1,5 +1,5 @@
-// Compile time by the size of the program, one case for each thing of which a program may have very many. Each should
-// take a time in proportion to its size.
+// Compile time by the size of the program, one case for each thing of which a program may have very many.
+// Each should take a time in proportion to its size.
 
 #include <benchmark/benchmark.h>
 

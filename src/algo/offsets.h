@@ -27,7 +27,7 @@ LivePeak livePeak(std::span<const Interval> intervals);
 struct OffsetPlan {
   std::vector<int64_t> offsets;  ///< bytes, one per interval; 0 for an empty one
   int64_t peak = 0;              ///< bytes that hold all intervals
-  LivePeak live = {};                 ///< of the intervals
+  LivePeak live = {};            ///< of the intervals
 };
 
 /// Places the intervals so that no two that share a step share a byte, with a small peak: the best of a
