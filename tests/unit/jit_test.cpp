@@ -311,9 +311,10 @@ TEST(Jit, RowsInPlace) {
       rows->run(
           {.pointers = pointers.data(), .rowStrides = strides.data(), .rows = kRows, .columns = columns});
       for (int64_t i = 0; i < kRows * kStride; ++i) {
-        const float old = before[0].as<float>()[i];
-        const float made = (old + b[1].as<float>()[i % kStride]) * b[2].as<float>()[i / kStride];
-        ASSERT_EQ(b[0].as<float>()[i], i % kStride < columns ? made : old) << columns << " at " << i;
+        const int64_t row = i / kStride, column = i % kStride;
+        float want = before[0].as<float>()[i];  // beyond the columns nothing is touched
+        if (column < columns) want = (want + b[1].as<float>()[column]) * b[2].as<float>()[row];
+        ASSERT_EQ(b[0].as<float>()[i], want) << columns << " at " << i;
       }
     }
   });
