@@ -4,6 +4,7 @@ All layers are calls of one graph, and their gradients calls of one gradient gra
 model on the bytes of a text and lets it continue a prompt.
 """
 
+import abc
 import argparse
 import pathlib
 import time
@@ -66,7 +67,7 @@ def norm(x: popxl.Tensor, scale: popxl.Tensor, shift: popxl.Tensor) -> popxl.Ten
     return ops.layer_norm(x.reshape((-1, x.shape[-1])), scale, shift, 1e-5).reshape(x.shape)
 
 
-class Layer(popxl.Module):
+class Layer(popxl.Module, abc.ABC):
     """A transformer layer with the norms before attention and before the feed-forward network.
 
     Its weights are inputs of the graph. Subclasses say what attention reads.
@@ -91,9 +92,9 @@ class Layer(popxl.Module):
         batch, tokens, width = x.shape
         return x.reshape((batch, tokens, self.heads, width // self.heads)).transpose((0, 2, 1, 3))
 
+    @abc.abstractmethod
     def attend(self, q: popxl.Tensor, k: popxl.Tensor, v: popxl.Tensor) -> popxl.Tensor:
         """Mixes the values; operands and result are (batch, heads, tokens, width / heads)."""
-        raise NotImplementedError
 
     @staticmethod
     def mix(q: popxl.Tensor, k: popxl.Tensor, v: popxl.Tensor, mask: popxl.Tensor) -> popxl.Tensor:

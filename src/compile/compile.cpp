@@ -1,6 +1,7 @@
 #include "compile/compile.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "algo/offsets.h"
@@ -75,6 +76,15 @@ int64_t constantBytes(const std::vector<const ir::Graph*>& graphs) {
   return bytes;
 }
 
+/// What every program goes through, in this order.
+constexpr std::array<std::string_view, 5> kPasses = {
+    "decompose_split",  // heads of attention are views of one product, read where they lie, through calls too
+    "attention",
+    "recompute_views",  // after the passes that look for views where the program made them
+    "transposed_products",
+    "expand_batch_norm",  // before anything looks at elementwise ops, so that these are among them
+};
+
 /// The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
 std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   analysis::checkCalls(ir);
@@ -96,14 +106,7 @@ std::shared_ptr<const Program> prepare(const ir::Ir& ir) {
 
 std::shared_ptr<const Program> compile(const ir::Ir& ir) {
   auto program = checkedCopy(ir);
-  // Heads of attention are views of one product: as views they are read where they lie, also through calls.
-  passes::runPass("decompose_split", *program->ir);
-  passes::runPass("attention", *program->ir);
-  // After it, which looks for views where the program made them.
-  passes::runPass("recompute_views", *program->ir);
-  passes::runPass("transposed_products", *program->ir);
-  // Before anything looks at elementwise ops, so that these are among them.
-  passes::runPass("expand_batch_norm", *program->ir);
+  passes::runPasses(kPasses, *program->ir);
   const ir::Graph& main = program->ir->mainGraph();
 
   // What no effect depends on is neither computed nor kept.

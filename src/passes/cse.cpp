@@ -7,6 +7,7 @@
 #include "analysis/written.h"
 #include "base/error.h"
 #include "ir/text_values.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -53,9 +54,7 @@ bool cse(Graph& graph) {
 }
 
 bool cse(ir::Ir& ir) {
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = cse(*graph) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return cse(graph); });
 }
 
 }  // namespace popxl::passes

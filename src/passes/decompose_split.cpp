@@ -2,6 +2,7 @@
 
 #include "analysis/written.h"
 #include "ir/ir.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -51,9 +52,7 @@ bool decomposeSplit(Graph& graph) {
 }  // namespace
 
 bool decomposeSplit(ir::Ir& ir) {
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = decomposeSplit(*graph) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return decomposeSplit(graph); });
 }
 
 }  // namespace popxl::passes

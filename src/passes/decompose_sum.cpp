@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -80,9 +81,7 @@ bool decomposeSum(Graph& graph) {
 }
 
 bool decomposeSum(ir::Ir& ir) {
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = decomposeSum(*graph) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return decomposeSum(graph); });
 }
 
 }  // namespace popxl::passes

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -96,9 +97,7 @@ bool expand(Graph& graph) {
 }  // namespace
 
 bool expandBatchNorm(ir::Ir& ir) {
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = expand(*graph) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return expand(graph); });
 }
 
 }  // namespace popxl::passes

@@ -13,4 +13,12 @@ struct Pass {
   bool (*run)(ir::Ir& ir);  ///< true when it changed something
 };
 
+/// Calls `change(graph)` for every graph; whether one of the calls says that it changed something.
+template <typename Change>
+bool changeGraphs(ir::Ir& ir, const Change& change) {
+  bool changed = false;
+  for (ir::Graph* graph : ir.graphs()) changed = change(*graph) || changed;
+  return changed;
+}
+
 }  // namespace popxl::passes

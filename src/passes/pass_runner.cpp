@@ -52,7 +52,10 @@ const Pass& findPass(std::string_view name) {
   fail(ErrorKind::kValue, "there is no pass `{}`; there are: {}", name, names);
 }
 
-bool runPass(const Pass& pass, ir::Ir& ir) {
+namespace {
+
+/// Everything that runPass does but verifying.
+bool apply(const Pass& pass, ir::Ir& ir) {
   if (listed("POPXL_DISABLE_PASSES", pass.name)) {
     log().debug("pass {}: disabled", pass.name);
     return false;
@@ -62,19 +65,37 @@ bool runPass(const Pass& pass, ir::Ir& ir) {
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   log().debug("pass {}: {:.3f} ms, {}", pass.name, time.count(),
               changed ? "changed the program" : "no change");
-  if (!changed) return false;
-  if (listed("POPXL_PRINT_AFTER", pass.name)) {
+  if (changed && listed("POPXL_PRINT_AFTER", pass.name)) {
     const std::string text = fmt::format("// after {}\n{}", pass.name, ir::print(ir));
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
+  return changed;
+}
+
+void verifyAfter(std::string_view passes, const ir::Ir& ir) {
   try {
     ir::verify(ir);
   } catch (const InternalError& error) {
-    throw InternalError(fmt::format("after pass {}: {}", pass.name, error.what()));
+    throw InternalError(fmt::format("after {}: {}", passes, error.what()));
   }
-  return true;
+}
+
+}  // namespace
+
+bool runPass(const Pass& pass, ir::Ir& ir) {
+  const bool changed = apply(pass, ir);
+  if (changed) verifyAfter(fmt::format("pass {}", pass.name), ir);
+  return changed;
 }
 
 bool runPass(std::string_view name, ir::Ir& ir) { return runPass(findPass(name), ir); }
+
+void runPasses(std::span<const std::string_view> names, ir::Ir& ir) {
+  std::string changing;
+  for (const std::string_view name : names) {
+    if (apply(findPass(name), ir)) changing += fmt::format("{}{}", changing.empty() ? "passes " : ", ", name);
+  }
+  if (!changing.empty()) verifyAfter(changing, ir);
+}
 
 }  // namespace popxl::passes

@@ -17,5 +17,8 @@ const Pass& findPass(std::string_view name);
 /// POPXL_PRINT_AFTER names the pass or is "all".
 bool runPass(const Pass& pass, ir::Ir& ir);
 bool runPass(std::string_view name, ir::Ir& ir);
+/// Runs passes one after another. Verifies once at the end, which is what a program that is being compiled
+/// can afford.
+void runPasses(std::span<const std::string_view> names, ir::Ir& ir);
 
 }  // namespace popxl::passes

@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "passes/pass.h"
+
 namespace popxl::passes {
 namespace {
 
@@ -73,9 +75,7 @@ bool prune(Graph& graph) {
 
 bool prune(ir::Ir& ir) {
   Effects effects;
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = pruneGraph(*graph, effects) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return pruneGraph(graph, effects); });
 }
 
 }  // namespace popxl::passes

@@ -8,6 +8,7 @@
 #include "analysis/value_uses.h"
 #include "analysis/written.h"
 #include "ir/graph_map.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -179,9 +180,7 @@ class Rewriter {
 
 bool recomputeViews(ir::Ir& ir) {
   Rewriter rewriter(ir);
-  bool changed = false;
-  for (Graph* graph : ir.graphs()) changed = rewriter.run(*graph) || changed;
-  return changed;
+  return changeGraphs(ir, [&](Graph& graph) { return rewriter.run(graph); });
 }
 
 }  // namespace popxl::passes

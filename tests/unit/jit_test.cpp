@@ -321,13 +321,12 @@ TEST(Jit, RowsInPlace) {
 }
 
 TEST(Jit, EqualGroupsShareCodeAndFreeIt) {
-  const auto isa = jit::chosenIsa();
-  if (!isa) GTEST_SKIP() << "no machine code for this machine";
+  // Code is made here and never run, so any instruction set does on any machine.
   const auto make = [&](double factor) {
     Expr e;
     e.outputs() = {(input(e, 0, VType::kF32) * factor).id};
     const jit::Operand operand{.dtype = DType::kFloat32};
-    return jit::compile(*isa, e, std::span(&operand, 1), std::span(&operand, 1));
+    return jit::compile(jit::Isa::kAvx2, e, std::span(&operand, 1), std::span(&operand, 1));
   };
   auto first = make(3);
   EXPECT_EQ(first, make(3));
