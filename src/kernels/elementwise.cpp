@@ -21,16 +21,11 @@ int64_t chunkPositions(int64_t positions, int64_t tile) {
 
 /// Primitives that compute something.
 int64_t countSteps(const Expr& expr) {
-  const auto& nodes = expr.nodes();
-  std::vector<bool> used(nodes.size(), false);
-  for (const int32_t id : expr.outputs()) used[static_cast<size_t>(id)] = true;
+  const std::vector<bool> used = usedNodes(expr);
   int64_t steps = 0;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (!used[i]) continue;
-    const int operands = arity(nodes[i].prim);
-    if (operands > 0 && nodes[i].prim != Prim::kBitcast) ++steps;
-    const int32_t ids[] = {nodes[i].a, nodes[i].b, nodes[i].c};
-    for (int k = 0; k < operands; ++k) used[static_cast<size_t>(ids[k])] = true;
+  for (size_t i = 0; i < used.size(); ++i) {
+    const Prim prim = expr.nodes()[i].prim;
+    if (used[i] && arity(prim) > 0 && prim != Prim::kBitcast) ++steps;
   }
   return steps;
 }

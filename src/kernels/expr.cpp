@@ -117,6 +117,17 @@ bool isFloatType(VType t) { return t == VType::kF32 || t == VType::kF64; }
 bool isUnsignedType(VType t) { return t == VType::kU32 || t == VType::kU64; }
 int64_t sizeOf(VType t) { return t == VType::kF64 || t == VType::kI64 || t == VType::kU64 ? 8 : 4; }
 
+std::vector<bool> usedNodes(const Expr& expr) {
+  std::vector<bool> used(expr.nodes().size(), false);
+  for (const int32_t id : expr.outputs()) used[static_cast<size_t>(id)] = true;
+  for (size_t i = used.size(); i-- > 0;) {
+    const Node& n = expr.nodes()[i];
+    const int32_t operands[] = {n.a, n.b, n.c};
+    for (int k = 0; used[i] && k < arity(n.prim); ++k) used[static_cast<size_t>(operands[k])] = true;
+  }
+  return used;
+}
+
 int arity(Prim p) {
   switch (p) {
     case Prim::kInput:

@@ -106,6 +106,9 @@ struct Val {
   Val bitcast(VType to) const;
 };
 
+/// Whether the outputs need it, of every node.
+std::vector<bool> usedNodes(const Expr& expr);
+
 Val input(Expr& e, int32_t operand, VType type, int64_t element = -1);
 Val constant(Expr& e, VType type, double number);
 Val unary(Prim p, Val a);

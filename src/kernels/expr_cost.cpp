@@ -29,16 +29,10 @@ double flopsOf(Prim p) {
 }
 
 double flopsOf(const Expr& expr) {
-  const std::vector<Node>& nodes = expr.nodes();
-  std::vector<bool> needed(nodes.size(), false);
-  for (const int32_t id : expr.outputs()) needed[static_cast<size_t>(id)] = true;
+  const std::vector<bool> used = usedNodes(expr);
   double flops = 0;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (!needed[i]) continue;
-    flops += flopsOf(nodes[i].prim);
-    for (const int32_t operand : {nodes[i].a, nodes[i].b, nodes[i].c}) {
-      if (operand >= 0) needed[static_cast<size_t>(operand)] = true;
-    }
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) flops += flopsOf(expr.nodes()[i].prim);
   }
   return flops;
 }

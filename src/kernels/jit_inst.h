@@ -26,8 +26,6 @@ struct Slot {
   DType dtype = DType::kFloat32;
   Access access = Access::kDense;
   int64_t element = 0;  ///< kElement
-  bool streamed =
-      false;  ///< written past the caches: dense, 4 or 8 bytes an element, whole aligned vectors only
 
   bool operator==(const Slot&) const = default;
 };

@@ -15,17 +15,6 @@ bool isPredicate(Prim p) {
 
 }  // namespace
 
-std::vector<bool> Lowering::usedNodes() const {
-  std::vector<bool> used(expr_.nodes().size(), false);
-  for (const int32_t id : expr_.outputs()) used[static_cast<size_t>(id)] = true;
-  for (size_t i = used.size(); i-- > 0;) {
-    const Node& n = expr_.nodes()[i];
-    const int32_t operands[] = {n.a, n.b, n.c};
-    for (int k = 0; used[i] && k < arity(n.prim); ++k) used[static_cast<size_t>(operands[k])] = true;
-  }
-  return used;
-}
-
 void Lowering::addSlots(const std::vector<bool>& used) {
   std::vector<Slot>& slots = b_.code().slots;
   for (size_t id = 0; id < used.size(); ++id) {
@@ -44,8 +33,7 @@ void Lowering::addSlots(const std::vector<bool>& used) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     slots.push_back({.operand = inputs + static_cast<int32_t>(i),
                      .dtype = outputs_[i].dtype,
-                     .access = outputs_[i].access,
-                     .streamed = outputs_[i].streamed});
+                     .access = outputs_[i].access});
   }
 }
 

@@ -11,7 +11,6 @@ namespace popxl::kernels::jit {
 struct Operand {
   DType dtype;
   Access access = Access::kDense;
-  bool streamed = false;
 };
 
 /// The code of `expr`: every primitive in the order of operations that the tile code has, so that both give

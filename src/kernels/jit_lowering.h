@@ -29,7 +29,7 @@ class Lowering {
 
   Code run() {
     values_.resize(expr_.nodes().size());
-    const std::vector<bool> used = usedNodes();
+    const std::vector<bool> used = usedNodes(expr_);
     addSlots(used);
     for (size_t id = 0; id < used.size(); ++id) {
       if (used[id]) lower(static_cast<int32_t>(id));
@@ -42,7 +42,6 @@ class Lowering {
   const Node& node(int32_t id) const { return expr_.nodes()[static_cast<size_t>(id)]; }
   Value& value(int32_t id) { return values_[static_cast<size_t>(id)]; }
 
-  std::vector<bool> usedNodes() const;
   void addSlots(const std::vector<bool>& used);
   void lower(int32_t id);
   void lowerInput(int32_t id);

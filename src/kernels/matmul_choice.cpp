@@ -38,8 +38,8 @@ double packRhs(const Model& t, const Product& p) {
 }
 
 double directTime(const Model& t, const Product& p) {
-  constexpr int64_t kFewRows = 70, kInCache = 16 * 1024;  // as gemm of gemm_simd.cpp decides
-  const bool packs = p.rhsAlongK || (p.m > kFewRows && p.k * p.n > kInCache);
+  constexpr int64_t kInCache = 16 * 1024;  // as packsRhs of gemm_simd.cpp decides
+  const bool packs = p.rhsAlongK || (p.m > 5 * simd::gemmOps<float>().rows && p.k * p.n > kInCache);
   // Columns of a large A that are read as they lie miss the caches; a large B is packed for every tile.
   const double misses = !p.lhsAlongK && p.m * p.k > 4 * kInCache ? 1.25 : 1.0;
   return t.ownStart + misses * ownFlops(p) / t.ownFlops + (packs ? 2 * packRhs(t, p) : 0);

@@ -1,6 +1,5 @@
 #include "kernels/onednn_conv_piece.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -115,10 +114,6 @@ std::optional<ConvPiece> gradWeightPiece(const Problem& p) {
 }
 
 }  // namespace
-
-int64_t ConvPiece::scratchBytes() const {
-  return std::max({conv->scratchBytes(), first.scratchBytes(), second.scratchBytes(), result.scratchBytes()});
-}
 
 std::optional<ConvPiece> makeConvPiece(const ConvSpec& spec, ConvDirection direction,
                                        const memory::desc* packed) {

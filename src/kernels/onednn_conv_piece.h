@@ -21,8 +21,6 @@ struct Side {
 struct ConvPiece {
   Side first, second, result;
   std::unique_ptr<Primitive> conv;
-
-  int64_t scratchBytes() const;
 };
 
 /// For a convolution of float32 tensors of any strides; `packed`: the layout that weights have inside, the

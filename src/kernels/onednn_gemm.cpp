@@ -44,19 +44,19 @@ bool canStream(int64_t m, int64_t n, int64_t k, int64_t aRow, int64_t aCol, int6
                int64_t cRow) {
   if (!isGemmOperand(m, k, aRow, aCol) || !isGemmOperand(k, n, bRow, bCol)) return false;
   const bool left = leadingOf(m, k, aRow, aCol).transposed, right = leadingOf(k, n, bRow, bCol).transposed;
-  if (m <= simd::kThinRows) return !left || !right;
+  if (m <= simd::kThinRows && (!left || !right)) return true;
   return n == 1 && (left ? cRow == 1 : bRow == 1 || k == 1);
 }
 
 namespace {
 
-/// A product for which canStream holds.
+/// A product for which canStream holds, or some of the rows of one.
 void stream(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, float* c, int64_t cRow,
             bool accumulate) {
   const Leading left = leadingOf(m, k, a.row, a.col), right = leadingOf(k, n, b.row, b.col);
   if (m <= simd::kThinRows && !right.transposed) {
     simd::thinRows(m, n, k, a.data, a.row, a.col, b.data, right.stride, c, cRow, accumulate);
-  } else if (m <= simd::kThinRows) {
+  } else if (m <= simd::kThinRows && !left.transposed) {
     simd::thinDots(m, n, k, a.data, left.stride, b.data, right.stride, c, cRow, 1, accumulate);
   } else if (left.transposed) {
     simd::thinRows(1, m, k, b.data, 0, b.row, a.data, left.stride, c, m, accumulate);

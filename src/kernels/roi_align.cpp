@@ -69,7 +69,7 @@ class RoiBins {
         const C step = (static_cast<C>(i) + C{0.5}) * bin / static_cast<C>(samples_);
         const C at = begin + static_cast<C>(b) * bin + step;
         out[0] = out[1] = {0, 0};
-        if (!(at >= -1 && at <= static_cast<C>(size))) continue;  // outside, or NaN
+        if (!(size > 0 && at >= -1 && at <= static_cast<C>(size))) continue;  // outside, or NaN
         const C inside = std::clamp(at, C{0}, static_cast<C>(size - 1));
         const auto low = static_cast<int64_t>(inside);
         const C share = inside - static_cast<C>(low), whole = C{1} / static_cast<C>(samples_);

@@ -90,14 +90,8 @@ class Compiler {
 };
 
 void Compiler::markUsed() {
-  extents_.assign(nodes().size(), Extent::kUnused);
-  for (const int32_t id : expr_.outputs()) extent(id) = Extent::kTile;
-  for (auto id = static_cast<int32_t>(nodes().size()); id-- > 0;) {
-    if (extent(id) == Extent::kUnused) continue;
-    const Node& n = node(id);
-    const int32_t operands[] = {n.a, n.b, n.c};
-    for (int i = 0; i < arity(n.prim); ++i) extent(operands[i]) = Extent::kTile;
-  }
+  extents_.clear();
+  for (const bool used : usedNodes(expr_)) extents_.push_back(used ? Extent::kTile : Extent::kUnused);
 }
 
 void Compiler::classify() {

@@ -50,7 +50,7 @@ struct Between {
 };
 
 Between between(double at, int64_t size) {
-  if (!(at >= -1 && at <= static_cast<double>(size))) return {};
+  if (!(size > 0 && at >= -1 && at <= static_cast<double>(size))) return {};
   const double inside = std::clamp(at, 0.0, static_cast<double>(size - 1));
   const auto low = static_cast<int64_t>(inside);
   const double share = inside - static_cast<double>(low);

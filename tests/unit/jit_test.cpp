@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "elementwise_testing.h"
-#include "kernels/elementwise_rows.h"
 
 namespace popxl::kernels {
 namespace {
@@ -286,37 +285,6 @@ TEST(Jit, ManyLiveValues) {
     }
     spec.expr.outputs() = {sum.id, wideSum.id};
     expectSameBitsOnWildNumbers(spec, 5);
-  });
-}
-
-/// Blocks of rows with a bias and a factor a row, in place, against float arithmetic; machine code and tile
-/// code.
-TEST(Jit, RowsInPlace) {
-  Expr e;
-  const Val x = input(e, 0, VType::kF32), bias = input(e, 1, VType::kF32), factor = input(e, 2, VType::kF32);
-  e.outputs() = {((x + bias) * factor).id};
-  forEachTarget([&] {
-    for (const int64_t columns : {1, 7, 16, 100}) {
-      const auto rows = makeElementwiseRows(
-          e, {{DType::kFloat32}, {DType::kFloat32}, {.dtype = DType::kFloat32, .alongRow = false}},
-          {{DType::kFloat32}}, 128);
-      constexpr int64_t kRows = 5, kStride = 130;
-      std::mt19937_64 rng(1);
-      std::vector<Buffer> b;
-      for (const int64_t n : {kRows * kStride, columns, kRows}) b.emplace_back(Layout(DType::kFloat32, {n}));
-      for (Buffer& buffer : b) fillRandom(buffer, rng);
-      std::vector<Buffer> before = b;
-      const std::array<std::byte*, 4> pointers = {b[0].data(), b[1].data(), b[2].data(), b[0].data()};
-      const std::array<int64_t, 4> strides = {kStride * 4, 0, 4, kStride * 4};
-      rows->run(
-          {.pointers = pointers.data(), .rowStrides = strides.data(), .rows = kRows, .columns = columns});
-      for (int64_t i = 0; i < kRows * kStride; ++i) {
-        const int64_t row = i / kStride, column = i % kStride;
-        float want = before[0].as<float>()[i];  // beyond the columns nothing is touched
-        if (column < columns) want = (want + b[1].as<float>()[column]) * b[2].as<float>()[row];
-        ASSERT_EQ(b[0].as<float>()[i], want) << columns << " at " << i;
-      }
-    }
   });
 }
 

@@ -134,6 +134,13 @@ TEST(Matmul, LargeEnoughToBeCut) {
   }
 }
 
+TEST(Matmul, LastRowsOfAStreamedProduct) {  // the last piece has one row, of a matrix stored by columns
+  std::mt19937 rng(11);
+  const MatmulSpec spec{Layout(DType::kFloat32, {1025, 1000}, {1, 1025}),
+                        Layout(DType::kFloat32, {1000, 1}, {1, 1000}), Layout(DType::kFloat32, {1025, 1})};
+  check(rng, spec);
+}
+
 TEST(Matmul, EmptyDimensions) {
   std::mt19937 rng(testSeed());
   const auto f32 = [](Shape shape) { return Layout(DType::kFloat32, std::move(shape)); };
