@@ -8,7 +8,6 @@ option(POPXL_TESTS "Build the C++ tests, examples and benchmarks" ON)
 option(POPXL_WERROR "Treat warnings as errors" ON)
 option(POPXL_INPLACE "Place the Python module and generated Python files in python/ of the checkout" ON)
 set(POPXL_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined")
-set(POPXL_FUZZ_RUNS 200 CACHE STRING "Cases that each program of tests/fuzz draws when ctest runs it")
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

@@ -25,8 +25,8 @@ std::pair<size_t, size_t> branchInput(const ir::Op& op, size_t operand) {
 
 Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
   for (const ir::Graph* graph : ir.graphs()) {
-    POPXL_ASSERT(graph->index() == static_cast<int32_t>(graphs_.size()), "{} is not dense in its Ir",
-                 graph->displayName());
+    const auto index = static_cast<size_t>(graph->index());
+    while (graphs_.size() < index) graphs_.emplace_back(ir.mainGraph());  // in place of removed graphs
     graphs_.emplace_back(*graph);
   }
   findEffects(ir.mainGraph());

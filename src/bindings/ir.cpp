@@ -1,5 +1,7 @@
 #include "ir/ir.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/logging.h"
 #include "bindings/convert.h"
@@ -61,11 +63,19 @@ ir::RemoteBuffer& remoteBuffer(const std::shared_ptr<ir::Ir>& self, int64_t id) 
   return *buffer;
 }
 
+/// Type of a remote buffer's entries.
+ir::TensorType entryType(nb::handle dtype, nb::handle shape) {
+  ir::TensorType type{toDType(dtype), toShape(shape), {}};
+  if (std::any_of(type.shape.begin(), type.shape.end(), [](int64_t size) { return size < 0; }))
+    fail(ErrorKind::kValue, "the shape {} of a remote buffer has a negative dimension", toString(type.shape));
+  return type;
+}
+
 void bindRemoteBuffers(nb::class_<ir::Ir>& cls) {
   cls.def(
       "add_remote_buffer",
       [](const std::shared_ptr<ir::Ir>& self, nb::handle shape, nb::handle dtype, int64_t entries) {
-        return self->addRemoteBuffer({toDType(dtype), toShape(shape), {}}, entries).id;
+        return self->addRemoteBuffer(entryType(dtype, shape), entries).id;
       },
       nb::arg("shape"), nb::arg("dtype"), nb::arg("entries"),
       "Makes a remote buffer; returns its id, from 1 up.");
@@ -82,7 +92,7 @@ void bindRemoteBuffers(nb::class_<ir::Ir>& cls) {
       [](const std::shared_ptr<ir::Ir>& self, int64_t id, nb::handle shape, nb::handle dtype,
          int64_t entries) {
         ir::RemoteBuffer& buffer = remoteBuffer(self, id);
-        buffer.type = {toDType(dtype), toShape(shape), {}};
+        buffer.type = entryType(dtype, shape);
         buffer.entries = entries;
       },
       nb::arg("id"), nb::arg("shape"), nb::arg("dtype"), nb::arg("entries"));

@@ -9,6 +9,7 @@
 #include "analysis/calls.h"
 #include "analysis/live.h"
 #include "analysis/operand_uses.h"
+#include "analysis/written.h"
 #include "base/error.h"
 #include "base/logging.h"
 #include "compile/lower.h"
@@ -85,12 +86,30 @@ constexpr std::array<std::string_view, 5> kPasses = {
     "expand_batch_norm",  // before anything looks at elementwise ops, so that these are among them
 };
 
+/// What an op changes in place of a constant is a copy: the constant is its author's memory, and the same in
+/// every run.
+void copyWrittenConstants(ir::Graph& graph) {
+  const analysis::Written written(graph);
+  for (ir::Tensor* t : graph.tensors()) {
+    if (t->kind() != ir::TensorKind::kConstant || t->uses().empty() || !written(t)) continue;
+    const auto first =
+        std::min_element(t->uses().begin(), t->uses().end(), [](const ir::Use& a, const ir::Use& b) {
+          return a.op->settings().context < b.op->settings().context;
+        });
+    ir::OpRequest request{{t}, {}, false, {t->name()}, first->op->settings(), first->op->loc()};
+    ir::Op* copy = graph.addOp(*graph.ir().table().find("identity"), std::move(request));
+    graph.replaceAllUses(t, copy->output());
+    copy->setInput(0, t);
+  }
+}
+
 /// The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
 std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   analysis::checkCalls(ir);
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
+  for (ir::Graph* graph : program->ir->graphs()) copyWrittenConstants(*graph);
   program->streams = program->ir->streams();
   placeVariables(program->ir->mainGraph(), *program);
   return program;

@@ -20,6 +20,10 @@ struct LowerContext {
   int64_t& variableBytes;  ///< its results' place
 };
 
+/// The check that an op's power of two is in range, with that operand; null where the op has none or the Ir's
+/// options leave it out.
+kernels::KernelPtr makeScaleCheck(const ir::Op& op);
+
 /// Compiles one graph: order, storage, fusion, kernels, memory plan.
 Code lowerGraph(const ir::Graph& graph, const LowerContext& context);
 

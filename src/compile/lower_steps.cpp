@@ -16,6 +16,7 @@ using ir::Structure;
 
 void GraphLowering::lowerStep(const Step& step) {
   const ir::Op& op = *step.ops.front();
+  if (step.producer != nullptr) lowerScaleCheck(*step.producer);
   for (const ir::Op* member : step.ops) lowerScaleCheck(*member);
   if (step.elementwise) return lowerElementwise(step);
   Instruction instruction;
@@ -70,6 +71,9 @@ void GraphLowering::lowerStep(const Step& step) {
 }
 
 void GraphLowering::lowerRemote(const ir::Op& op) {
+  // The buffer may have been given another type since the op was made.
+  std::vector<ir::TensorType> types;
+  ir::withPlace(op, [&] { op.def().infer(op, types); });
   const bool stores = op.def().structure == Structure::kRemoteStore;
   const ir::Tensor* t = stores ? op.input(0) : op.output();
   const Storage& storage = storages_.at(t);
@@ -133,16 +137,21 @@ void GraphLowering::reuseDyingOperand(const ir::Tensor* result,
   }
 }
 
+kernels::KernelPtr makeScaleCheck(const ir::Op& op) {
+  const int32_t operand = op.def().log2ScaleOperand;
+  if (operand < 0 || !op.graph().ir().options().throwIfLog2ScaleTensorNotInRange) return nullptr;
+  const ir::Tensor* t = op.input(static_cast<size_t>(operand));
+  if (t == nullptr) return nullptr;
+  constexpr int32_t kLow = -32, kEnd = 32;
+  return kernels::makeRangeCheck(
+      kLow, kEnd, fmt::format("`{}` at {}: the power of two `{}`", op.name(), op.loc().str(), t->name()));
+}
+
 /// A check, made when the program runs, that a power of two is one that float8 arithmetic has.
 void GraphLowering::lowerScaleCheck(const ir::Op& op) {
-  const int32_t operand = op.def().log2ScaleOperand;
-  if (operand < 0 || !graph_.ir().options().throwIfLog2ScaleTensorNotInRange) return;
-  const ir::Tensor* t =
-      static_cast<size_t>(operand) < op.inputs().size() ? op.input(static_cast<size_t>(operand)) : nullptr;
-  if (t == nullptr) return;
-  constexpr int32_t kLow = -32, kEnd = 32;
-  std::string what = fmt::format("`{}` at {}: the power of two `{}`", op.name(), op.loc().str(), t->name());
-  emitKernel(kernels::makeRangeCheck(kLow, kEnd, std::move(what)), {refOf(t)}, {&op});
+  kernels::KernelPtr check = makeScaleCheck(op);
+  if (check == nullptr) return;
+  emitKernel(std::move(check), {refOf(op.input(static_cast<size_t>(op.def().log2ScaleOperand)))}, {&op});
 }
 
 /// Operands that the op changes before its arithmetic reads them.
@@ -348,7 +357,7 @@ ir::KernelContext GraphLowering::kernelContext(const ir::Op& op, std::vector<Ref
 }
 
 void GraphLowering::emitKernelOf(const ir::Op& op, const ir::KernelContext& context, std::vector<Ref> refs) {
-  kernels::KernelPtr kernel = op.def().kernel(context);
+  kernels::KernelPtr kernel = ir::withPlace(op, [&] { return op.def().kernel(context); });
   emitPreparation(*kernel, op, refs);
   emitKernel(std::move(kernel), std::move(refs), {&op});
 }

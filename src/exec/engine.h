@@ -32,7 +32,9 @@ class Engine {
   /// buffer has no such entry.
   virtual void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
                    std::span<StreamCursor> streams, int64_t replica, int64_t replicas) = 0;
-  /// From now on takes the time of every instruction, where there are any; null: no more.
+  /// Whether it carries out a compiled program's instructions, which have times and a plan of memory.
+  virtual bool hasInstructions() const { return false; }
+  /// From now on takes the time of every instruction; null: no more.
   virtual void setRecorder(Recorder*) {}
 };
 

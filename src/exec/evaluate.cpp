@@ -176,7 +176,7 @@ std::vector<Bytes> evaluate(const ir::Op& op, const std::vector<Bytes>& operands
     context.in.push_back(op.input(i) == nullptr ? Array() : arrayOf(op.input(i)->type(), operands[i]));
   }
   for (const ir::Tensor* t : op.outputs()) context.out.emplace_back(t->dtype(), t->shape());
-  def.reference(context);
+  ir::withPlace(op, [&] { def.reference(context); });
   std::vector<Bytes> results;
   for (size_t i = 0; i < context.out.size(); ++i) {
     results.push_back(bytesOf(context.out[i], op.output(i)->dtype()));

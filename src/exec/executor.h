@@ -17,6 +17,7 @@ class Executor final : public Engine {
   void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
            std::span<StreamCursor> streams, int64_t replica, int64_t replicas) override;
 
+  bool hasInstructions() const override { return true; }
   void setRecorder(Recorder* recorder) override { recorder_ = recorder; }
 
  private:

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "compile/lower.h"
 #include "exec/print_tensor.h"
 #include "ir/reference.h"
 
@@ -190,6 +191,10 @@ void Interpreter::runCompute(const ir::Op& op, Frame& frame) {
   }
   std::vector<Bytes> operands;
   for (const ir::Tensor* t : op.inputs()) operands.push_back(read(t, frame));
+  if (const kernels::KernelPtr check = compile::makeScaleCheck(op); check != nullptr) {
+    std::byte* const power = operands[static_cast<size_t>(op.def().log2ScaleOperand)].data();
+    check->run({&power, 1});
+  }
   const std::vector<Bytes> results = evaluate(op, operands);
   for (size_t i = 0; i < results.size(); ++i) give(op, i, results[i], frame);
 }

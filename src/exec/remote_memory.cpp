@@ -31,7 +31,12 @@ std::map<int64_t, RemoteMemory::Buffer> RemoteMemory::layOut(const compile::Prog
     const int64_t unit = algo::kOffsetAlignment;
     buffer.offset = bytes;
     buffer.stride = (buffer.stride + unit - 1) / unit * unit;
-    bytes += buffer.stride * buffer.entries;
+    int64_t size = 0;
+    if (__builtin_mul_overflow(buffer.stride, buffer.entries, &size) ||
+        __builtin_add_overflow(bytes, size, &bytes)) {
+      fail(ErrorKind::kValue, "remote buffer {} with {} entries of {} bytes is too large", id, buffer.entries,
+           buffer.stride);
+    }
   }
   return buffers;
 }

@@ -168,6 +168,8 @@ void Session::run(std::span<const StreamBuffer> buffers) {
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
   const std::lock_guard<std::mutex> lock(running_);
+  if (!engine_->hasInstructions())
+    fail(ErrorKind::kValue, "the reference engine has no instructions to time; profile a compiled session");
   if (recorder_ != nullptr)
     fail(ErrorKind::kValue, "a profile of this session is being taken; end it before the next begins");
   peaks_ = peaks ? *peaks : MachinePeaks::measure();

@@ -252,7 +252,11 @@ void Graph::eraseImplicit(const std::vector<Tensor*>& operands) {
 
 void Graph::eraseOps(const std::vector<Op*>& ops) {
   for (Op* op : ops) {
-    for (size_t i = 0; i < op->inputs_.size(); ++i) op->setInput(i, nullptr);
+    for (size_t i = 0; i < op->inputs_.size(); ++i) {
+      if (op->inputs_[i] == nullptr) continue;
+      if (Op* producer = op->inputs_[i]->producer_; producer != nullptr) op->after_.push_back(producer);
+      op->setInput(i, nullptr);
+    }
     op->erased_ = true;
   }
   for (Op* op : ops) {

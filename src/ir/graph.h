@@ -70,8 +70,8 @@ class Graph {
   const std::vector<std::pair<int64_t, Hook>>& hooks() const { return hooks_; }
 
   /// Removes ops whose results are used by each other at most; the results go with them. What had to run
-  /// after a removed op has to run after all that this op had to follow. Linear in the graph. Memory is kept
-  /// until the Ir dies.
+  /// after a removed op has to run after all that this op had to follow, for its operands too. Linear in the
+  /// graph. Memory is kept until the Ir dies.
   void eraseOps(const std::vector<Op*>& ops);
   void eraseOp(Op* op) { eraseOps({op}); }
   void eraseTensor(Tensor* t);

@@ -8,6 +8,7 @@
 #include "ir/op_def.h"
 #include "ir/tensor.h"
 #include "ir/types.h"
+#include "popxl/error.h"
 
 namespace popxl::ir {
 
@@ -97,5 +98,16 @@ class Op {
   Settings settings_;
   Loc loc_;
 };
+
+/// What `work` returns; an Error that it throws gets the op and the user's line.
+template <typename Work>
+auto withPlace(const Op& op, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(error.kind(),
+                std::string(error.what()) + "\n  in op `" + op.name() + "` at " + op.loc().str());
+  }
+}
 
 }  // namespace popxl::ir

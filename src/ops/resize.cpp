@@ -132,8 +132,9 @@ void inferResize(const Op& op, Types& out) {
   Shape shape = t.shape;
   for (size_t d = 0; d < shape.size(); ++d) {
     const float size = std::floor(static_cast<float>(shape[d]) * scaleOf(op, d));
-    if (!(scales[d] > 0) || !(size < 0x1p53F)) {
-      fail(ErrorKind::kValue, "entry {} of `scale_factor` is {}; it must be positive and finite", d,
+    if (!(scales[d] > 0) || !(size < 0x1p31F)) {
+      fail(ErrorKind::kValue,
+           "entry {} of `scale_factor` is {}; it must be positive, and give less than 2^31 elements", d,
            scales[d]);
     }
     shape[d] = static_cast<int64_t>(size);

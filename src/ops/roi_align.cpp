@@ -32,8 +32,10 @@ void inferRoiAlign(const Op& op, Types& out) {
   if (size.size() != 2 || size[0] < 1 || size[1] < 1) {
     fail(ErrorKind::kValue, "`output_size` is {}; it must be two positive numbers", toString(size));
   }
-  if (integer(op, "sampling_ratio") < 1) {
-    fail(ErrorKind::kValue, "`sampling_ratio` is {}; it must be positive", integer(op, "sampling_ratio"));
+  constexpr int64_t kMostSamples = 1 << 12;
+  const int64_t samples = integer(op, "sampling_ratio");
+  if (samples < 1 || samples > kMostSamples) {
+    fail(ErrorKind::kValue, "`sampling_ratio` is {}; it must be in [1, {}]", samples, kMostSamples);
   }
   out.push_back({typeOf(op, 0).dtype, {rois[0], t[1], size[0], size[1]}, {}});
 }

@@ -24,6 +24,7 @@ class Rewriter {
                   {found.q, swapped(found.kT, *found.mix), found.v, found.bias, keep(found, *found.mix)},
                   {Attr(found.scale), Attr(found.fill), Attr(found.keepsProbabilities)}, names);
     takePlace(*found.mix, *op);
+    follow(*op, *found.softmax);
     graph_.replaceAllUses(found.mix->output(), op->output(0));
     if (found.keepsProbabilities) graph_.replaceAllUses(found.softmax->output(), op->output(1));
     unused_.push_back(found.mix);
@@ -36,6 +37,8 @@ class Rewriter {
                   {swapped(found.qT, like), found.k, swapped(found.vT, like), found.probabilities, found.grad,
                    keep(found, like)},
                   {Attr(found.scale)}, {found.dq->name(), found.dkT->name(), found.dv->name()});
+    follow(*op, like);
+    for (const Tensor* result : {found.dq, found.dkT, found.dv}) follow(*op, *result->producer());
     Tensor* const dkT = swapped(op->output(1), like);
     const std::pair<Tensor*, Tensor*> results[] = {
         {found.dq, op->output(0)}, {found.dkT, dkT}, {found.dv, op->output(2)}};
@@ -83,9 +86,14 @@ class Rewriter {
     return make("logical_not", like, {found.condition}, {}, {found.condition->name() + "_not"})->output();
   }
 
+  /// What is ordered before `old` is so before `op` too.
+  static void follow(Op& op, const Op& old) {
+    for (Op* before : old.after()) op.addAfter(before);
+  }
+
   /// What is ordered before or after `old` is so before or after `op` too.
   void takePlace(const Op& old, Op& op) {
-    for (Op* before : old.after()) op.addAfter(before);
+    follow(op, old);
     for (Op* other : graph_.ops()) {
       const auto& after = other->after();
       if (std::find(after.begin(), after.end(), &old) != after.end()) other->addAfter(&op);

@@ -31,6 +31,7 @@ void replace(Graph& graph, const Op& split) {
                                  {piece->name()},
                                  split.settings(),
                                  split.loc()});
+    for (Op* before : split.after()) op->addAfter(before);
     graph.replaceAllUses(piece, op->output());
     begin = end;
   }

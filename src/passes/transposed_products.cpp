@@ -1,6 +1,7 @@
 #include "passes/transposed_products.h"
 
 #include <numeric>
+#include <utility>
 
 #include "passes/attention_match.h"
 
@@ -37,10 +38,13 @@ Op* transposedProduct(const Op& op, const analysis::ValueUses& uses, const analy
 void replace(Graph& graph, Op& transpose, const Op& product) {
   const auto make = [&](const char* name, std::vector<Tensor*> inputs, std::vector<Attr> attrs,
                         const std::string& as) {
-    return graph
-        .addOp(*graph.ir().table().find(name),
-               {std::move(inputs), std::move(attrs), false, {as}, product.settings(), product.loc()})
-        ->output();
+    Op* op =
+        graph.addOp(*graph.ir().table().find(name),
+                    {std::move(inputs), std::move(attrs), false, {as}, product.settings(), product.loc()});
+    for (const Op* old : {&std::as_const(transpose), &product}) {
+      for (Op* before : old->after()) op->addAfter(before);
+    }
+    return op->output();
   };
   const auto swapped = [&](Tensor* t) {
     return make("transpose", {t}, {swapOfLast(t->rank())}, t->name() + "_T");

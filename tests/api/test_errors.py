@@ -23,6 +23,16 @@ def spec(*shape, dtype=popxl.float32):
     return popxl.TensorSpec(shape, dtype)
 
 
+OTHER = popxl.Ir()
+with OTHER.main_graph:
+    FOREIGN_BUFFER = popxl.remote_buffer((2,), popxl.float32)
+FOREIGN_GRAPH = OTHER.create_graph(lambda: None)
+
+
+def buffer():
+    return popxl.remote_buffer((2,), popxl.float32)
+
+
 def called(call, *args, body=lambda x, y: x + y, **kwargs):
     """A call of a graph of two vectors."""
     return call(popxl.gir().create_graph(body, spec(2), spec(2)), *args, **kwargs)
@@ -135,6 +145,37 @@ ERRORS = {
         TypeError,
         "`t` must be a popxl.Tensor",
     ),
+    "no entry": (lambda: ops.remote_load(buffer(), 0.5), TypeError, "`offset` must be an integer"),
+    "entry before": (lambda: ops.remote_store(buffer(), -1, ones(2)), ValueError, "`offset` is -1"),
+    "entry beyond": (lambda: ops.remote_load(buffer(), 2**32), ValueError, "`offset` is 4294967296"),
+    "buffer shape": (lambda: popxl.remote_buffer((-2,), popxl.float32), ValueError, "negative dimension"),
+    "foreign buffer": (
+        lambda: ops.remote_load(FOREIGN_BUFFER, 0),
+        ValueError,
+        "belongs to another Ir",
+    ),
+    "foreign code": (
+        lambda: ops.remote_code_load(FOREIGN_GRAPH, "executable"),
+        ValueError,
+        "belongs to another Ir",
+    ),
+    "no code": (lambda: ops.remote_code_load(None, "executable"), TypeError, "must be a popxl.Graph"),
+    "number as power": (
+        lambda: ops.pow2scale_cast_to_fp8(ones(2), 1, popxl.float8_143),
+        TypeError,
+        "`log2_scale` must be a popxl.Tensor",
+    ),
+    "no float8": (
+        lambda: ops.pow2scale_cast_from_fp8(None, ones(), popxl.float32),
+        TypeError,
+        "`t` must be a popxl.Tensor",
+    ),
+    "samples": (
+        lambda: ops.roi_align(ones(1, 1, 2, 2), ones(1, 4), popxl.variable([0]), (1, 1), 1.0, 2**40),
+        ValueError,
+        "`sampling_ratio` is",
+    ),
+    "huge": (lambda: ops.interpolate(ones(1, 1, 2, 2), (1e12, 1.0, 1.0, 1.0)), ValueError, r"2\^31"),
     "stream dtype": (lambda: popxl.h2d_stream((2,), None), TypeError, "such as popxl.float32"),
     "store": (
         lambda: ops.host_store(popxl.d2h_stream((3,), popxl.float32), ones(2)),
@@ -301,6 +342,16 @@ USES = (
     (ops.scaled_add, T, T, N, N),
     (ops.matmul, T, T, N, X, D, D),
     (ops.conv, T, T, IS, IS, IS, I, X, B),
+    (ops.conv_transpose, T, T, IS, IS, IS, I, X, IS, IS),
+    (ops.interpolate, T, IS, X, X, X),
+    (ops.roi_align, T, T, T, IS, N, I),
+    (ops.scatter, T, T, T, I),
+    (ops.scatter_reduce, T, T, X, T, I, I, B),
+    (ops.groupedgather, T, T, I, I, N, B),
+    (ops.shaped_dropout, T, T, IS, N),
+    (ops.pow2scale_cast_to_fp8, T, T, D),
+    (ops.pow2scale_cast_from_fp8, T, T, D),
+    (var_updates.sparse_accumulate_, T, T, T, I, N, T),
     (ops.average_pool, T, IS, IS, IS, IS, IS, IS, X, B),
     (ops.max_pool, T, IS, IS, IS, IS, IS, IS, X, B),
     (ops.batch_norm_inference, T, T, T, T, T, N),

@@ -82,6 +82,20 @@ def test_an_op_on_a_remote_variable():
         _session(lambda buffer: popxl.remote_variable([1.0, 2.0], buffer, 1) + 1)
 
 
+def test_a_buffer_that_was_made_smaller():
+    def use(buffer):
+        ops.remote_load(buffer, 0)
+        buffer.set_remote_buffer_info(popxl.float32, (1,), 1)
+
+    with pytest.raises(ValueError, match=rf"type of an entry of remote buffer 1.*\n.*at .*{HERE}:\d+"):
+        _session(use)
+
+
+def test_a_buffer_that_is_too_large():
+    with pytest.raises(ValueError, match="remote buffer 1 with .* is too large"):
+        _session(lambda buffer: ops.remote_load(buffer, 0), 2**62).memory()
+
+
 def test_text_form():
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():

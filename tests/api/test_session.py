@@ -381,3 +381,23 @@ def test_reference_engine_runs_the_same_programs():
     for compiled, expected in zip(*results, strict=True):
         np.testing.assert_array_equal(compiled, expected)
     np.testing.assert_array_equal(results[1][0], 0.5 + np.cumsum(data, axis=0))
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["compiled", "reference"])
+def test_a_constant_that_is_changed_in_place_is_the_same_in_every_run(reference):
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        total = popxl.constant([1.0, 2.0])
+        ops.add_(total, popxl.variable([3.0, 4.0]))
+        out = popxl.d2h_stream((2,), popxl.float32)
+        ops.host_store(out, total)
+    with popxl.Session(ir, reference=reference) as session:
+        for _ in range(3):
+            np.testing.assert_array_equal(session.run()[out], [4, 6])
+
+
+def test_the_reference_engine_has_no_profile():
+    ir = popxl.Ir()
+    with popxl.Session(ir, reference=True) as session:
+        with pytest.raises(ValueError, match="reference engine has no instructions"), session.profile():
+            pass

@@ -32,15 +32,24 @@ _OPS = {
 }
 
 
+def _followed(scale):
+    t = popxl.variable(np.ones((64, 64)), popxl.float8_143)
+    return ops.matmul_pow2scaled(t, t, scale) + 1
+
+
+_OPS["matmul followed by an addition"] = _followed
+
+
+@pytest.mark.parametrize("reference", [False, True], ids=["compiled", "reference"])
 @pytest.mark.parametrize("call", _OPS.values(), ids=list(_OPS))
-def test_power_out_of_range(call):
+def test_power_out_of_range(call, reference):
     ir = popxl.Ir()
     with ir.main_graph:
         power = popxl.h2d_stream((), popxl.int32, "power")
         out = call(ops.host_load(power, "given"))
         result = popxl.d2h_stream(out.shape, out.dtype)
         ops.host_store(result, out)
-    with popxl.Session(ir, "cpu") as session:
+    with popxl.Session(ir, "cpu", reference=reference) as session:
         for good in (-32, 31, 0):
             session.run({power: good})
         for bad in (-33, 32, 100):
@@ -50,5 +59,5 @@ def test_power_out_of_range(call):
             session.weights_from_host()
         session.run({power: 1})
     ir._pb_ir.getSessionOptions().throwIfLog2ScaleTensorNotInRange = False
-    with popxl.Session(ir, "cpu") as session:
+    with popxl.Session(ir, "cpu", reference=reference) as session:
         session.run({power: 40})

@@ -1,7 +1,7 @@
 """Casts between dtypes."""
 
 from popxl import dtypes
-from popxl.ops._build import one
+from popxl.ops._build import expect, one
 from popxl.tensor import Tensor
 
 _FLOAT8 = (dtypes.float8_143, dtypes.float8_152)
@@ -44,8 +44,9 @@ def pow2scale_cast_to_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dtype
         TypeError: `data_type` is no float8 type, or `log2_scale` is not int32.
         ValueError: `log2_scale` is no scalar.
     """
+    expect(t, Tensor, "t")
     if data_type not in _FLOAT8:
-        raise TypeError(f"pow2scale_cast_to_fp8 converts to float8_143 or float8_152, not to {data_type}.")
+        raise TypeError(f"pow2scale_cast_to_fp8 converts to float8_143 or float8_152, not to {data_type!r}.")
     check_log2_scale(log2_scale)
     name = f"{t.name}_{data_type.name}"
     return one("pow2scale_cast_to_fp8", (t, log2_scale), {"data_type": data_type}, False, (name,))
@@ -66,8 +67,9 @@ def pow2scale_cast_from_fp8(t: Tensor, log2_scale: Tensor, data_type: dtypes.dty
         TypeError: `data_type` is another type, or `log2_scale` is not int32.
         ValueError: `log2_scale` is no scalar.
     """
+    expect(t, Tensor, "t")
     if data_type not in (dtypes.float16, dtypes.float32):
-        raise TypeError(f"pow2scale_cast_from_fp8 converts to float16 or float32, not to {data_type}.")
+        raise TypeError(f"pow2scale_cast_from_fp8 converts to float16 or float32, not to {data_type!r}.")
     check_log2_scale(log2_scale)
     name = f"{t.name}_{data_type.name}"
     return one("pow2scale_cast_from_fp8", (t, log2_scale), {"data_type": data_type}, False, (name,))
@@ -85,6 +87,8 @@ def check_float8_operands(lhs: Tensor, rhs: Tensor, log2_scale: Tensor) -> None:
         TypeError: A factor is no float8 tensor, or `log2_scale` is not int32.
         ValueError: `log2_scale` is no scalar.
     """
+    expect(lhs, Tensor, "lhs")
+    expect(rhs, Tensor, "rhs")
     if lhs.dtype not in _FLOAT8 or rhs.dtype not in _FLOAT8:
         raise TypeError(
             f"A product scaled by a power of two needs operands of dtype popxl.float8_143 or "
@@ -104,6 +108,7 @@ def check_log2_scale(log2_scale: Tensor) -> None:
         TypeError: It is not int32.
         ValueError: It is no scalar.
     """
+    expect(log2_scale, Tensor, "log2_scale")
     if log2_scale.rank > 0:
         raise ValueError(
             f"`log2_scale` must be a scalar tensor; {log2_scale.id} has shape {log2_scale.shape}."

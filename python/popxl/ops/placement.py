@@ -5,7 +5,7 @@ from typing import Optional
 from popxl import _core
 from popxl.context import get_current_context
 from popxl.graph import Graph
-from popxl.ops._build import many, one
+from popxl.ops._build import expect, many, one
 from popxl.tensor import Tensor
 
 
@@ -69,10 +69,14 @@ def remote_code_load(graph: Graph, destination: str) -> None:
         ValueError: It is the graph that is being built, or the destination is unknown.
         NotImplementedError: The destination is "compute_buffer" or "io_buffer".
     """
+    expect(graph, Graph, "graph")
     if graph == get_current_context().graph:
         raise ValueError(
-            f"The {remote_code_load.__name__} op cannot load the code of the graph that it is in ({graph.id})."
+            f"The {remote_code_load.__name__} op cannot load the code of the graph that it is in "
+            f"({graph.id or 'main'})."
         )
+    if graph.ir != get_current_context().graph.ir:
+        raise ValueError(f"Graph {graph.id or 'main'} belongs to another Ir than the current graph.")
     if destination in ("compute_buffer", "io_buffer"):
         raise NotImplementedError(f"Code can't be loaded to {destination!r}, only to 'executable'.")
     if destination != "executable":

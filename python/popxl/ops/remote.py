@@ -2,7 +2,10 @@
 
 from typing import Optional, Union
 
+import numpy as np
+
 from popxl import dtypes
+from popxl.context import gcg
 from popxl.ops._build import expect, many, one
 from popxl.ops.host_io import init
 from popxl.remote_buffer import RemoteBuffer
@@ -12,9 +15,23 @@ from popxl.tensor import Tensor, constant
 def _entry(offset: Union[int, Tensor]) -> Tensor:
     if isinstance(offset, Tensor):
         return offset
+    if isinstance(offset, bool) or not isinstance(offset, (int, np.integer)):
+        raise TypeError(
+            f"`offset` must be an integer or a popxl.Tensor; it is {offset!r} of type {type(offset)}."
+        )
+    if not 0 <= offset < 2**32:
+        raise ValueError(f"`offset` is {offset}; the entries of a remote buffer lie in [0, 2**32).")
     made = constant(offset, dtypes.uint32, "offset")
     made._pb_tensor.mark_implicit()
     return made
+
+
+def _check_buffer(buffer: RemoteBuffer) -> None:
+    expect(buffer, RemoteBuffer, "remote_buffer")
+    if buffer._current_ir.id != gcg().ir._pb_ir.id:
+        raise ValueError(
+            f"Remote buffer {buffer.remote_buffer_id} belongs to another Ir than the current graph."
+        )
 
 
 def remote_load(
@@ -33,11 +50,11 @@ def remote_load(
         The value, of the buffer's `tensor_shape` and `tensor_dtype`.
 
     Raises:
-        TypeError: `remote_buffer` is none.
+        TypeError: `remote_buffer` is none, or `offset` neither a tensor nor an integer.
         RuntimeError: No graph is entered.
-        ValueError: When the program runs: the buffer has no such entry.
+        ValueError: The buffer belongs to another Ir; when the program runs: it has no such entry.
     """
-    expect(remote_buffer, RemoteBuffer, "remote_buffer")
+    _check_buffer(remote_buffer)
     place = init(
         remote_buffer.tensor_shape,
         remote_buffer.tensor_dtype,
@@ -66,7 +83,7 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: Union[int, Tensor], t: Ten
         TypeError: `remote_buffer` is none, or `t` no tensor.
         ValueError: Shape or dtype of `t` differ from the buffer's.
     """
-    expect(remote_buffer, RemoteBuffer, "remote_buffer")
+    _check_buffer(remote_buffer)
     expect(t, Tensor, "t")
     remote_buffer.validate_tensor_matches_buffer(t)
     attributes = {"remote_buffer": remote_buffer.remote_buffer_id}
@@ -87,7 +104,7 @@ def remote_store(remote_buffer: RemoteBuffer, offset: Union[int, Tensor], t: Ten
         TypeError: `remote_buffer` is none, or `t` no tensor.
         ValueError: Shape or dtype of `t` differ from the buffer's.
     """
-    expect(remote_buffer, RemoteBuffer, "remote_buffer")
+    _check_buffer(remote_buffer)
     expect(t, Tensor, "t")
     remote_buffer.validate_tensor_matches_buffer(t)
     many("remote_store", (t, _entry(offset)), {"remote_buffer": remote_buffer.remote_buffer_id})
