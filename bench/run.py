@@ -80,8 +80,14 @@ def building_figures(options: argparse.Namespace, report: "Report") -> None:
     program = find_program(options.build, "bench_ir_build")
     for count, rate in building.cpp_adds_per_second(program.parent).items():
         report.add(f"IR building from C++: {rate:,.0f} ops/s over {count:,} adds", adds=count, cpp_rate=rate)
-    ratio = building.compile_ratio()
-    report.add(f"compile time of 24 called layers over 2: {ratio:.2f}\n", compile_ratio=ratio)
+    for gradients in (False, True):
+        what = "forward and backward" if gradients else "forward"
+        for fresh in (True, False):
+            small, large = (building.compile_ms(layers, gradients, fresh) for layers in (2, 24))
+            when = "the first of a process" if fresh else "later ones"
+            line = f"compile, {what}, {when}: 2 called layers {small:.2f} ms, 24 {large:.2f} ms, {large / small:.2f} x"
+            report.add(line, compile=what, fresh=fresh, ms_2=small, ms_24=large, ratio=large / small)
+    print()
 
 
 def mnist_accuracy(options: argparse.Namespace, report: "Report") -> None:

@@ -99,26 +99,29 @@ void FreeList::release(int64_t offset, int64_t size) {
 int64_t placeBySweep(std::span<const Interval> intervals, std::span<const int32_t> which, int64_t base,
                      bool backwards, std::vector<int64_t>& offsets) {
   // Times are 64-bit so that turning them round cannot overflow.
-  const auto opens = [&](int32_t i) -> int64_t {
-    return backwards ? -int64_t{intervals[i].death} : intervals[i].birth;
+  struct Span {
+    int64_t opens, closes, size;
+    int32_t interval;
   };
-  const auto closes = [&](int32_t i) -> int64_t {
-    return backwards ? -int64_t{intervals[i].birth} : intervals[i].death;
-  };
-  std::vector<int32_t> opening(which.begin(), which.end());
-  std::vector<int32_t> closing = opening;
-  std::sort(opening.begin(), opening.end(), [&](int32_t a, int32_t b) {
-    return std::tuple(opens(a), -intervals[a].size, a) < std::tuple(opens(b), -intervals[b].size, b);
+  std::vector<Span> opening;
+  opening.reserve(which.size());
+  for (const int32_t i : which) {
+    const Interval& in = intervals[i];
+    const int64_t birth = in.birth, death = in.death;
+    opening.push_back({backwards ? -death : birth, backwards ? -birth : death, alignedSize(in), i});
+  }
+  std::vector<Span> closing = opening;
+  std::sort(opening.begin(), opening.end(), [](const Span& a, const Span& b) {
+    return std::tuple(a.opens, -a.size, a.interval) < std::tuple(b.opens, -b.size, b.interval);
   });
-  std::sort(closing.begin(), closing.end(),
-            [&](int32_t a, int32_t b) { return std::tuple(closes(a), a) < std::tuple(closes(b), b); });
+  std::sort(closing.begin(), closing.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.closes, a.interval) < std::tie(b.closes, b.interval);
+  });
   FreeList memory;
   auto next = closing.begin();
-  for (int32_t i : opening) {
-    for (; closes(*next) < opens(i); ++next) {
-      memory.release(offsets[*next] - base, alignedSize(intervals[*next]));
-    }
-    offsets[i] = base + memory.allocate(alignedSize(intervals[i]));
+  for (const Span& span : opening) {
+    for (; next->closes < span.opens; ++next) memory.release(offsets[next->interval] - base, next->size);
+    offsets[span.interval] = base + memory.allocate(span.size);
   }
   return base + memory.top();
 }

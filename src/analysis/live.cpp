@@ -43,6 +43,7 @@ Liveness::Liveness(const ir::Ir& ir, Reads reads) : reads_(std::move(reads)) {
       follow(*t);
     }
   }
+  for (const ir::Graph* graph : ir.graphs()) findReturned(*graph);
 }
 
 /// Graphs whose call has an effect, callees first; and which operands stand for which graph inputs.
@@ -126,20 +127,21 @@ void Liveness::follow(const ir::Tensor& t) {
   }
 }
 
-bool Liveness::returns(const ir::Graph& graph, size_t i) const {
-  if (graph.isMain()) return true;
-  const auto& sites = of(graph).sites;
-  return std::any_of(sites.begin(), sites.end(), [&](const ir::Use& site) {
-    return live(*site.op) && (site.op->def().structure == Structure::kRepeat || live(*site.op->output(i)));
-  });
-}
-
-bool Liveness::returned(const ir::Tensor& t) const {
-  const auto& outputs = t.graph().outputs();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i] == &t && returns(t.graph(), i)) return true;
+/// Which results of a graph some live op that runs it passes on.
+void Liveness::findReturned(const ir::Graph& graph) {
+  GraphInfo& info = of(graph);
+  const auto& outputs = graph.outputs();
+  if (graph.isMain()) info.returns.assign(outputs.size(), true);
+  for (const ir::Use& site : info.sites) {
+    if (!live(*site.op)) continue;
+    const bool all = site.op->def().structure == Structure::kRepeat;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      info.returns[i] = info.returns[i] || all || live(*site.op->output(i));
+    }
   }
-  return false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (info.returns[i]) info.returned[outputs[i]] = true;
+  }
 }
 
 bool Liveness::reads(const ir::Op& op, size_t i) const {

@@ -89,9 +89,14 @@ constexpr std::array<std::string_view, 5> kPasses = {
 /// What an op changes in place of a constant is a copy: the constant is its author's memory, and the same in
 /// every run.
 void copyWrittenConstants(ir::Graph& graph) {
+  std::vector<ir::Tensor*> constants = graph.tensors();
+  std::erase_if(constants, [](const ir::Tensor* t) {
+    return t->kind() != ir::TensorKind::kConstant || t->uses().empty();
+  });
+  if (constants.empty()) return;
   const analysis::Written written(graph);
-  for (ir::Tensor* t : graph.tensors()) {
-    if (t->kind() != ir::TensorKind::kConstant || t->uses().empty() || !written(t)) continue;
+  for (ir::Tensor* t : constants) {
+    if (!written(t)) continue;
     const auto first =
         std::min_element(t->uses().begin(), t->uses().end(), [](const ir::Use& a, const ir::Use& b) {
           return a.op->settings().context < b.op->settings().context;

@@ -116,6 +116,10 @@ bool Op::modifies(size_t input) const {
 }
 
 bool Op::modifiesAny() const {
+  if (def_->structure == Structure::kCall && declaredModified_.empty()) {
+    const std::vector<Tensor*>& wanted = calledGraph()->inputs();
+    return std::any_of(wanted.begin(), wanted.end(), [](const Tensor* t) { return t->byRef(); });
+  }
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i] != nullptr && modifies(i)) return true;
   }

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "algo/toposort.h"
 #include "base/error.h"
+#include "ir/graph_map.h"
 #include "ir/text_values.h"
 
 namespace popxl::ir {
 namespace {
-
-using UseCounts = std::unordered_map<const Tensor*, std::vector<Use>>;
 
 /// The op as the text form shows it, also when what is wrong with it keeps it from being printed.
 std::string lineOf(const Op& op) {
@@ -63,11 +61,16 @@ bool fits(AttrType type, const Attr& value) {
 
 class GraphVerifier {
  public:
-  GraphVerifier(const Graph& graph, const std::vector<Graph*>& graphs) : graph_(graph), graphs_(graphs) {}
+  GraphVerifier(const Graph& graph, const std::vector<Graph*>& graphs)
+      : graph_(graph), graphs_(graphs), position_(graph, -1), numUses_(graph, 0) {}
 
   void run() {
-    for (const Tensor* t : graph_.tensors()) tensors_.insert(t);
-    for (const Op* op : graph_.ops()) ops_.insert(op);
+    for (const Op* op : graph_.ops()) {
+      position_[op] = static_cast<int32_t>(operandsBefore_.size());
+      operandsBefore_.push_back(numOperands_);
+      numOperands_ += op->inputs().size();
+    }
+    seenOperands_.assign(numOperands_, false);
     names();
     for (const Tensor* t : graph_.inputs()) {
       member(t, "an input");
@@ -86,14 +89,16 @@ class GraphVerifier {
   }
 
  private:
+  bool has(const Tensor* t) const { return t != nullptr && &t->graph() == &graph_ && !t->erased(); }
+  bool has(const Op* op) const { return op != nullptr && &op->graph() == &graph_ && position_[op] >= 0; }
+
   void member(const Tensor* t, std::string_view what) const {
-    if (!tensors_.contains(t)) broken(graph_, fmt::format("{} is not among its tensors", what));
+    if (!has(t)) broken(graph_, fmt::format("{} is not among its tensors", what));
   }
 
   void names() const {
-    std::unordered_set<std::string_view> seen;
     for (const Tensor* t : graph_.tensors()) {
-      if (!seen.insert(t->name()).second)
+      if (graph_.find(t->name()) != t)
         broken(graph_, fmt::format("two tensors are named {}", tensorText(t->name())));
     }
   }
@@ -110,16 +115,15 @@ class GraphVerifier {
         if (def.arity == Arity::kOne) broken(op, fmt::format("operand `{}` is missing", def.name));
         continue;
       }
-      if (!tensors_.contains(t))
-        broken(op, fmt::format("operand {} (`{}`) is not a tensor of this graph", i, def.name));
+      if (!has(t)) broken(op, fmt::format("operand {} (`{}`) is not a tensor of this graph", i, def.name));
       if ((def.dtypes & bit(t->dtype())) == 0) {
         broken(op, fmt::format("operand {} (`{}`) can't be {}", i, def.name, nameOf(t->dtype())));
       }
-      uses_[t].push_back({const_cast<Op*>(&op), static_cast<int32_t>(i)});
+      ++numUses_[t];
     }
     for (size_t i = 0; i < op.outputs().size(); ++i) {
       const Tensor* t = op.outputs()[i];
-      if (!tensors_.contains(t)) broken(op, fmt::format("result {} is not a tensor of this graph", i));
+      if (!has(t)) broken(op, fmt::format("result {} is not a tensor of this graph", i));
       if (t->producer() != &op || t->producerIndex() != static_cast<int32_t>(i)) {
         broken(op, fmt::format("result {} does not name this op as its producer", tensorText(t->name())));
       }
@@ -148,25 +152,28 @@ class GraphVerifier {
 
   void constraints(const Op& op) const {
     for (const Op* before : op.after()) {
-      if (!ops_.contains(before)) broken(op, "it runs after an op that is not in this graph");
+      if (!has(before)) broken(op, "it runs after an op that is not in this graph");
     }
   }
 
-  void tensor(const Tensor& t) const {
-    const auto it = uses_.find(&t);
-    const std::vector<Use> found = it == uses_.end() ? std::vector<Use>{} : it->second;
-    const auto byPlace = [](const Use& a, const Use& b) {
-      return std::pair(a.op->id(), a.index) < std::pair(b.op->id(), b.index);
-    };
-    std::vector<Use> listed = t.uses();
-    std::sort(listed.begin(), listed.end(), byPlace);
-    std::vector<Use> sorted = found;
-    std::sort(sorted.begin(), sorted.end(), byPlace);
-    if (listed != sorted) {
+  /// Whether it is one, and was not asked for before.
+  bool isNewUse(const Tensor& t, const Use& use) {
+    if (!has(use.op) || use.op->input(static_cast<size_t>(use.index)) != &t) return false;
+    const size_t first = operandsBefore_[static_cast<size_t>(position_[use.op])];
+    auto seen = seenOperands_[first + static_cast<size_t>(use.index)];
+    if (seen) return false;
+    seen = true;
+    return true;
+  }
+
+  void tensor(const Tensor& t) {
+    const auto listed = static_cast<int32_t>(t.uses().size());
+    if (listed != numUses_[&t] ||
+        !std::all_of(t.uses().begin(), t.uses().end(), [&](const Use& use) { return isNewUse(t, use); })) {
       broken(graph_, fmt::format("tensor {} lists {} uses, but has {}, or others", tensorText(t.name()),
-                                 listed.size(), sorted.size()));
+                                 listed, numUses_[&t]));
     }
-    if (t.kind() == TensorKind::kActivation && !ops_.contains(t.producer())) {
+    if (t.kind() == TensorKind::kActivation && !has(t.producer())) {
       broken(graph_, fmt::format("tensor {} has no producer in this graph", tensorText(t.name())));
     }
     const int64_t bytes = t.type().bytes() * t.settings().numGroups;
@@ -177,18 +184,19 @@ class GraphVerifier {
   }
 
   void order() const {
-    std::unordered_map<const Op*, int32_t> index;
-    for (const Op* op : graph_.ops()) index.emplace(op, static_cast<int32_t>(index.size()));
     std::vector<algo::Edge> edges;
     for (const Op* op : graph_.ops()) {
       for (const Tensor* t : op->inputs()) {
         if (t != nullptr && t->producer() != nullptr)
-          edges.push_back({index.at(t->producer()), index.at(op)});
+          edges.push_back({position_[t->producer()], position_[op]});
       }
-      for (const Op* before : op->after()) edges.push_back({index.at(before), index.at(op)});
+      for (const Op* before : op->after()) edges.push_back({position_[before], position_[op]});
     }
-    const algo::Dag dag(static_cast<int32_t>(index.size()), edges);
-    if (algo::topologicalOrder(dag).size() == index.size()) return;
+    const bool forwards =
+        std::all_of(edges.begin(), edges.end(), [](const algo::Edge& e) { return e.before < e.after; });
+    if (forwards) return;
+    const algo::Dag dag(static_cast<int32_t>(graph_.ops().size()), edges);
+    if (algo::topologicalOrder(dag).size() == graph_.ops().size()) return;
     std::string cycle;
     for (const int32_t i : algo::findCycle(dag))
       cycle += "\n  " + lineOf(*graph_.ops()[static_cast<size_t>(i)]);
@@ -215,9 +223,11 @@ class GraphVerifier {
 
   const Graph& graph_;
   const std::vector<Graph*>& graphs_;
-  std::unordered_set<const Tensor*> tensors_;
-  std::unordered_set<const Op*> ops_;
-  UseCounts uses_;
+  OpMap<int32_t> position_;             // among the ops; -1: removed
+  std::vector<size_t> operandsBefore_;  // operands of all earlier ops, by position
+  size_t numOperands_ = 0;
+  TensorMap<int32_t> numUses_;
+  std::vector<bool> seenOperands_;  // found as uses of their tensors
 };
 
 void noRecursion(const std::vector<Graph*>& graphs) {
