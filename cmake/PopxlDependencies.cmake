@@ -9,6 +9,11 @@ find_package(hwy REQUIRED)
 find_package(dnnl REQUIRED)
 find_package(asmjit REQUIRED)
 
+# Only for runs over several processes, in a library that is loaded then.
+set(MPI_CXX_SKIP_MPICXX ON)
+find_package(MPI COMPONENTS CXX)
+option(POPXL_MPI "Build what runs one program in several processes" ${MPI_CXX_FOUND})
+
 if(POPXL_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark QUIET)

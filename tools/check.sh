@@ -16,12 +16,8 @@ format() { cpp_files | xargs --no-run-if-empty clang-format --dry-run --Werror; 
 
 # Headers are checked through the sources; clang does not know every warning flag of g++.
 tidy() {
-  # omp.h belongs to the compiler that builds; after all of clang's own headers it shadows none of them.
-  local compiler_headers; compiler_headers=$(g++ -print-file-name=include)
   cmake --preset release > /dev/null && cmake --build --preset release --target popxl_generated &&
-    git ls-files 'src/*.cpp' 'tools/*.cpp' | xargs --no-run-if-empty -P "$jobs" -n 4 \
-      clang-tidy --quiet -p build/release --extra-arg=-Wno-unknown-warning-option \
-      --extra-arg=-idirafter"$compiler_headers"
+    python tools/tidy.py --jobs "$jobs"
 }
 
 sanitized() {

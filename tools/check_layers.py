@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Also the order of the folders in the top CMakeLists.txt.
-LAYERS = ["base", "algo", "kernels", "ir", "ops", "analysis", "passes", "compile", "exec", "api", "bindings"]
+LAYERS = ["base", "algo", "dist", "kernels", "ir", "ops", "analysis", "passes", "compile", "exec", "api", "bindings"]
 INCLUDE = re.compile(r'^\s*#\s*include\s+"(([a-z_]+)/[^"]+)"', re.MULTILINE)
 
 

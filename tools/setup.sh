@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 packages=(build-essential g++ cmake ninja-build ccache python3 python3-venv python3-dev
   libdnnl-dev ocl-icd-opencl-dev
   libhwy-dev libtbb-dev libasmjit-dev libfmt-dev libspdlog-dev
-  libgtest-dev libbenchmark-dev)
+  libgtest-dev libbenchmark-dev
+  libopenmpi-dev openmpi-bin)
 requirements=(requirements/build.txt requirements/test.txt requirements/demo.txt)
 for extra in "$@"; do
   case "$extra" in

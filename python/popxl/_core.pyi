@@ -756,6 +756,17 @@ def to_float8(source: Annotated[NDArray[numpy.float64], dict(shape=(None,), orde
 def float8_values(format: object) -> list:
     """The 256 values of a float8 format, by their bits."""
 
+def join_cluster(size: int, index: int) -> None:
+    """
+    Joins the processes that run this program together. RuntimeError where MPI is missing, or tells another number of processes or another place among them.
+    """
+
+def in_cluster() -> bool:
+    """Whether this process has joined others."""
+
+def synchronize_cluster() -> None:
+    """Waits until all processes have called it."""
+
 def log_trace(message: str) -> None:
     """Writes a line to the log, when its level is enabled."""
 

@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   bindLocation(m);
   bindDebugInfo(m);
   bindFloat8(m);
+  bindCluster(m);
   bindLog(m);
   bindTransforms(m);
   bindProfile(m);

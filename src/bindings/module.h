@@ -17,6 +17,7 @@ void bindBuild(nanobind::module_& m);
 void bindLocation(nanobind::module_& m);
 void bindDebugInfo(nanobind::module_& m);
 void bindFloat8(nanobind::module_& m);
+void bindCluster(nanobind::module_& m);
 void bindLog(nanobind::module_& m);
 void bindTransforms(nanobind::module_& m);
 void bindProfile(nanobind::module_& m);

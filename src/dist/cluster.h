@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+namespace popxl::dist {
+
+/// The processes that run one program together. A call returns when every process has made the same call with
+/// as many bytes; one thread makes them all. When another process ends or dies first, this one says where it
+/// was waiting and ends too.
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  virtual int32_t size() const = 0;   ///< number of processes
+  virtual int32_t index() const = 0;  ///< of this process
+
+  /// Everyone's `bytes` bytes at `mine`, in the order of the processes, at `all`.
+  virtual void allGather(const void* mine, int64_t bytes, void* all) = 0;
+  /// Piece i of `from` goes to process i, piece i of `to` comes from there; `bytes` bytes a piece.
+  virtual void allToAll(const void* from, int64_t bytes, void* to) = 0;
+  /// Names what the calls that follow are for, in the message when another process is gone. Not copied.
+  virtual void setActivity(const char* activity) = 0;
+};
+
+/// The cluster that a launcher made this process a part of. Started by the first call, which loads MPI; ends
+/// with the process. Error(kRuntime) where MPI is missing or can't be started.
+Cluster& cluster();
+
+}  // namespace popxl::dist
