@@ -75,7 +75,7 @@ from popxl.tensorlocation import (  # noqa: E402
     TensorStorage,
     TileSet,
 )
-from popxl import ops, transforms, utils  # noqa: E402  isort: skip
+from popxl import checkpoint, ops, transforms, utils  # noqa: E402  isort: skip
 
 __all__ = [
     "DeviceToHostStream",
