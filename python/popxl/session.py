@@ -7,6 +7,7 @@ import numpy as np
 
 from popxl import _core
 from popxl._host_arrays import FLOAT8, Port, check_output, to_input
+from popxl.feed import Feed
 from popxl.ir import Ir
 from popxl.profile import MachinePeaks, Profile
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
@@ -237,6 +238,33 @@ class Session:
                 {stream.tensor_id: array for stream, array in outputs.items()},
             )
         )
+
+    def feed(self, batches: Iterable[h2dStreamBufferMaps], depth: int = 2, downcast_inputs: bool = True) -> Feed:
+        """Runs the program once for each input of an iterator, which makes the next ones while it runs.
+
+        ```python
+        feed = session.feed(({x: batch} for batch in loader))
+        for outputs in feed:
+            print(outputs[loss])
+        print(feed.report)  # device-bound: inputs are ready in time. ...
+        ```
+
+        The iterator works in a thread of its own; ending the loop early stops it after the input at hand. An
+        exception of the iterator is raised in the loop once the runs before it are done.
+
+        Args:
+            batches: Gives the inputs of each run, as for `run_with_outputs`. An array that it gave must not change
+                before its run is done.
+            depth: How many inputs may be ready ahead.
+            downcast_inputs: As for `run_with_outputs`.
+
+        Returns:
+            An iterable over the outputs of the runs, as `run` returns them, with a `report`.
+
+        Raises:
+            ValueError: `depth` is not positive; while iterating, as for `run_with_outputs`.
+        """
+        return Feed(self, batches, depth, downcast_inputs)
 
     def _as_given(
         self, inputs: h2dStreamBufferMaps, outputs: d2hStreamBufferMaps
