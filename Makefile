@@ -1,5 +1,5 @@
 # Each goal does its own set-up, which a second run skips.
-.PHONY: demo test bench check format build stub clean
+.PHONY: demo test bench check format docs build stub clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -23,6 +23,10 @@ check:
 format:
 	tools/setup.sh check
 	git ls-files '*.cpp' '*.h' | xargs .venv-check/bin/clang-format -i
+
+docs:
+	tools/setup.sh docs
+	.venv-docs/bin/mkdocs build --strict --quiet
 
 build:
 	tools/setup.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a build, the tests and the demo need, and only what is missing. A second run does nothing.
-# Usage: tools/setup.sh [check] [bench]     what `make check` and `make bench` need on top
+# Usage: tools/setup.sh [check] [bench] [docs]     what `make check`, `make bench` and `make docs` need on top
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,8 @@ packages=(build-essential g++ cmake ninja-build ccache python3 python3-venv pyth
 requirements=(requirements/build.txt requirements/test.txt requirements/demo.txt)
 for extra in "$@"; do
   case "$extra" in
-    check | bench) ;;
-    *) echo "tools/setup.sh: no extra named '$extra'; there are: check, bench" >&2; exit 2 ;;
+    check | bench | docs) ;;
+    *) echo "tools/setup.sh: no extra named '$extra'; there are: check, bench, docs" >&2; exit 2 ;;
   esac
 done
 
@@ -62,6 +62,7 @@ environment .venv "${requirements[@]}"
 for extra in "$@"; do
   case "$extra" in
     check) environment .venv-check requirements/check.txt ;;
+    docs) environment .venv-docs requirements/docs.txt ;;
     bench) environment .venv-bench "${requirements[@]}" requirements/bench.txt ;;
   esac
 done

@@ -342,11 +342,19 @@ def graph_input(
         The input.
 
     Raises:
+        TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         RuntimeError: No graph is entered.
     """
     graph = gcg()
     made = Tensor._from_pb_tensor(
-        _core.add_input(graph._pb_graph, name or "t", tuple(shape), dtype, by_ref, tuple(meta_shape or ()))
+        _core.add_input(
+            graph._pb_graph,
+            name or "t",
+            dtypes._check_shape(shape),
+            dtypes._check_dtype(dtype),
+            by_ref,
+            dtypes._check_shape(meta_shape or (), "meta_shape"),
+        )
     )
     if by_ref:
         graph._by_ref_inputs.add(made)

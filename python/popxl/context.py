@@ -232,7 +232,12 @@ def name_scope(name: str) -> Iterator[List[str]]:
 
     Args:
         name: Name of the scope.
+
+    Raises:
+        TypeError: `name` is no string.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a scope must be a string, not {name!r}.")
     _core.push_scope(name)
     try:
         yield _core.scopes()

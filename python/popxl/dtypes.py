@@ -1,8 +1,9 @@
 """Element types of tensors."""
 
 import builtins
+import operator
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -128,6 +129,29 @@ class dtype:
 
     def __reduce__(self) -> str:
         return self._name
+
+
+def _check_dtype(value: Any) -> dtype:
+    """The value, once it is known to be a dtype.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(value, dtype):
+        raise TypeError(f"`dtype` must be a dtype of this package, such as popxl.float32, not {value!r}.")
+    return value
+
+
+def _check_shape(value: Any, name: str = "shape") -> Tuple[int, ...]:
+    """The value as a tuple, once it is known to be a shape.
+
+    Raises:
+        TypeError: It is no sequence of integers.
+    """
+    try:
+        return tuple(operator.index(size) for size in value)
+    except TypeError:
+        raise TypeError(f"`{name}` must be a sequence of integers, such as (2, 3) or (), not {value!r}.") from None
 
 
 def _define(name: str, kind: str, signed: builtins.bool, np_type: Any, torch_name: Optional[str]) -> dtype:

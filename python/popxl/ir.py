@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import reprlib
 import typing
 import weakref
 from pathlib import Path
@@ -209,8 +210,8 @@ class Ir:
 
     @num_host_transfers.setter
     def num_host_transfers(self, value: int) -> None:
-        if value < 1:
-            raise ValueError(f"num_host_transfers must be positive, not {value}.")
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"num_host_transfers must be a positive integer, not {value!r}.")
         self._pb_ir.host_transfers = value
 
     @property
@@ -283,6 +284,8 @@ class Ir:
 def _signature_of(fn: Any) -> Tuple[inspect.Signature, str]:
     if isinstance(fn, Module):
         return inspect.signature(fn.build), type(fn).__qualname__
+    if isinstance(fn, type) and issubclass(fn, Module):
+        raise TypeError(f"A graph is made from an object of a popxl.Module: {fn.__name__}(...), not {fn.__name__}.")
     if not callable(fn) or not hasattr(fn, "__qualname__"):
         raise TypeError(
             f"A graph is made from a function or a popxl.Module, not from {fn!r} of type {type(fn)}."
@@ -344,9 +347,8 @@ def _outputs_of(returned: Any, qualname: str) -> List[Tensor]:
         outputs = list(returned)
         if all(isinstance(out, Tensor) for out in outputs):
             return outputs
-        returned = outputs
     raise ValueError(
         f"The function {qualname} of a graph must return None, a tensor or an iterable of tensors, not "
-        f"{returned!r} of type "
-        f"{type(returned)}."
+        f"{reprlib.repr(returned)} of type {type(returned)}. Arguments that should be inputs of the graph are passed "
+        "as tensors or as popxl.TensorSpec; all others reach the function as they are."
     )

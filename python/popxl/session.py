@@ -50,11 +50,14 @@ class Session:
                 compiling the program: slow, to compare with.
 
         Raises:
-            popart_exception: Ops change a tensor and read it in no defined order.
+            popart_exception: Ops change a tensor and read it in no defined order, or the main graph has an input.
+            TypeError: `ir` is no Ir.
             ValueError: There is no such device.
         """
         from popxl._dot import write_checkpoint
 
+        if not isinstance(ir, Ir):
+            raise TypeError(f"A session is made of a popxl.Ir, not of {ir!r} of type {type(ir)}.")
         self._user_ir = ir
         self.weights_to_host_on_exit = weights_to_host_on_exit and not ir._has_read_only_memmap
         if weights_to_host_on_exit and ir._has_read_only_memmap:
@@ -173,6 +176,10 @@ class Session:
         if not self.is_attached:
             raise ValueError(f"{what} needs an attached session; put the call inside `with session:`.")
 
+    def _require_own(self, tensor: Tensor) -> None:
+        if tensor.ir != self._user_ir:
+            raise ValueError(f"Tensor {tensor.id} belongs to another Ir than that of which the session was made.")
+
     def _set_device(self, device: DeviceInfo) -> None:
         """Uses another device, of the kind and number that the session was compiled for."""
         self._device = device
@@ -219,10 +226,11 @@ class Session:
         Raises:
             ValueError: The session is not attached, streams are missing or not expected, or a shape does not
                 fit.
-            TypeError: A dtype does not fit.
+            TypeError: A dtype does not fit, or the arrays are not given in a dictionary.
         """
         self._require_attached("Session.run_with_outputs")
-        inputs, outputs = inputs or {}, outputs or {}
+        inputs = _by_stream("inputs", inputs)
+        outputs = _by_stream("outputs", outputs)
         buffers = self._as_given(inputs, outputs)
         if buffers is not None:
             self._pb_session._run_buffers(buffers)
@@ -326,6 +334,7 @@ class Session:
 
         Raises:
             TypeError: It is neither.
+            ValueError: It belongs to another Ir.
         """
         return self.get_tensors_data([tensor])[tensor]
 
@@ -346,14 +355,17 @@ class Session:
 
         Raises:
             TypeError: One is neither.
+            ValueError: One belongs to another Ir.
             popart_runtime_error: The values are lost with a run that failed half way.
         """
         tensors = list(tensors)
         for tensor in tensors:
             if not isinstance(tensor, (Constant, Variable)):
                 raise TypeError(
-                    f"{tensor} is not of type Constant or Variable; only these have data to be read."
+                    f"{tensor} is not of type Constant or Variable; only these have data to be read. Send it to the "
+                    "host with `ops.host_store`."
                 )
+            self._require_own(tensor)
         if self.is_attached and self._host_is_behind and any(isinstance(t, Variable) for t in tensors):
             self.weights_to_host()
         return {tensor: self._host_data(tensor) for tensor in tensors}
@@ -390,12 +402,14 @@ class Session:
 
         Raises:
             TypeError: A tensor is no variable, or a dtype differs. Nothing has changed then.
-            ValueError: A shape differs, or the variable is over a read-only `np.memmap`. Nothing has changed
-                then.
+            ValueError: A shape differs, or the variable belongs to another Ir or is over a read-only `np.memmap`.
+                Nothing has changed then.
             NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
             popart_runtime_error: The values of the other variables are lost with a run that failed half way.
         """
         arrays = {tensor: _checked_value(tensor, data) for tensor, data in tensors.items()}
+        for tensor in arrays:
+            self._require_own(tensor)
         writes_all = set(arrays) >= set(self._user_ir.main_graph.variables)
         if arrays and self.is_attached and self._host_is_behind and not writes_all:
             self.weights_to_host()  # the variables that are not written keep what the device has
@@ -431,9 +445,10 @@ class Session:
         unexpected = [str(stream) for stream in given if stream not in expected]
         missing = [str(stream) for stream in expected if stream not in given]
         if unexpected or missing:
+            does = "reads" if what == "input" else "writes"
             raise ValueError(
-                f"The {what} streams do not match the program's. Unexpected: {unexpected}. Missing: "
-                f"{missing}."
+                f"The {what} streams do not match those that the program {does}. Unexpected: {unexpected}. Missing: "
+                f"{missing}. The keys are streams, as `popxl.h2d_stream` and `popxl.d2h_stream` return them."
             )
         for stream, array in given.items():
             self._check_shape(what, stream, array)
@@ -494,6 +509,14 @@ class Session:
         if not self._was_attached.pop():
             self._device.detach()
             self._pb_session._release()
+
+
+def _by_stream(what: str, given: Optional[StreamBufferMaps]) -> StreamBufferMaps:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"`{what}` must be a dictionary of arrays by stream, not a value of type {type(given)}.")
+    return given
 
 
 def _checked_value(tensor: Variable, data: Any) -> np.ndarray:

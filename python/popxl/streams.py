@@ -4,7 +4,7 @@ from typing import Any, Iterable, Optional, Tuple
 
 from popxl import _core
 from popxl.context import gmg
-from popxl.dtypes import dtype as dtype_
+from popxl.dtypes import _check_dtype, _check_shape, dtype as dtype_
 from popxl.tensor import Tensor, TensorSpec
 
 
@@ -76,10 +76,10 @@ class DeviceToHostStream(Stream):
 
 
 def _make(shape: Iterable[int], dtype: dtype_, name: str, direction: Any) -> Tensor:
-    if not isinstance(dtype, dtype_):
-        raise TypeError(f"`dtype` must be a dtype of this package, such as popxl.float32, not {dtype!r}.")
     pb_ir = gmg().ir._pb_ir
-    return Tensor._from_pb_tensor(pb_ir.add_stream(_core.scoped_name(name), tuple(shape), dtype, direction))
+    return Tensor._from_pb_tensor(
+        pb_ir.add_stream(_core.scoped_name(name), _check_shape(shape), _check_dtype(dtype), direction)
+    )
 
 
 def h2d_stream(shape: Iterable[int], dtype: dtype_, name: Optional[str] = None) -> HostToDeviceStream:
@@ -91,6 +91,7 @@ def h2d_stream(shape: Iterable[int], dtype: dtype_, name: Optional[str] = None) 
         name: Name of the stream; made unique.
 
     Raises:
+        TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         RuntimeError: No graph is entered.
     """
     return HostToDeviceStream._from_tensor(
@@ -107,6 +108,7 @@ def d2h_stream(shape: Iterable[int], dtype: dtype_, name: Optional[str] = None) 
         name: Name of the stream; made unique.
 
     Raises:
+        TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         RuntimeError: No graph is entered.
     """
     return DeviceToHostStream._from_tensor(

@@ -42,10 +42,13 @@ class TensorSpec(Mapping):
             shape: Its shape.
             dtype: Its element type.
             meta_shape: For a shard, shape of the whole.
+
+        Raises:
+            TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         """
-        self.shape = shape
-        self.dtype = dtype
-        self.meta_shape = meta_shape
+        self.shape = dtypes._check_shape(shape)
+        self.dtype = dtypes._check_dtype(dtype)
+        self.meta_shape = dtypes._check_shape(meta_shape or (), "meta_shape")
 
     def to_dict(self) -> Dict[str, Any]:
         """Keyword arguments for `popxl.graph_input`."""
@@ -69,6 +72,11 @@ class TensorSpec(Mapping):
 
     def __repr__(self) -> str:
         return f"TensorSpec(shape={self.shape}, dtype={self.dtype}, meta_shape={self.meta_shape})"
+
+
+def _holds_integers(value: Any) -> bool:
+    array = _as_array(value)
+    return array.dtype.kind != "f" or bool(np.all(array == np.trunc(array)))
 
 
 def _implicit_constant(value: "HostScalarTensor", dtype: Optional[dtypes.dtype] = None) -> "Tensor":
@@ -318,7 +326,7 @@ class Tensor:
         """`value` itself if it is a tensor, else a constant of `dtype`, by default of this tensor's.
 
         Raises:
-            ValueError: The value has no elements.
+            ValueError: The value has no elements, or has fractions and the dtype is an integer's.
         """
         if isinstance(value, Tensor):
             return value
@@ -328,7 +336,13 @@ class Tensor:
                 "tensor of it "
                 "first, with popxl.constant or popxl.variable."
             )
-        return _implicit_constant(value, self.dtype if dtype is None else dtype)
+        dtype = self.dtype if dtype is None else dtype
+        if dtype.is_int and not _holds_integers(value):
+            raise ValueError(
+                f"The operand {value!r} would be rounded to {dtype}, the dtype of tensor {self.id}: cast the tensor "
+                "first (`ops.cast`), or round the operand."
+            )
+        return _implicit_constant(value, dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{self.id} {self.dtype} {self.shape}]"
@@ -339,6 +353,29 @@ class Tensor:
     def __eq__(self, other: Any) -> bool:
         """Whether it is the same tensor; the values play no part."""
         return isinstance(other, Tensor) and self._pb_tensor == other._pb_tensor
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        """Raises TypeError: a tensor has a value only where a session runs."""
+        raise TypeError(_NO_VALUE.format(self.id))
+
+    def __bool__(self) -> bool:
+        """Whether the first dimension is not empty, as for a sequence; the values play no part.
+
+        Raises:
+            ValueError: The tensor is a scalar, whose truth would be that of its value.
+        """
+        if not self.shape:
+            raise ValueError(_NO_VALUE.format(self.id) + " To choose by it, use `ops.where` or `ops.conditional`.")
+        return len(self) != 0
+
+    def _no_order(self, other: Any) -> Any:
+        """Raises TypeError: the operators <, <=, > and >= have no ops."""
+        raise TypeError(
+            f"Tensor {self.id} can't be compared with <, <=, > or >=: use `ops.greater(lhs, rhs)`, which makes a bool "
+            "tensor; with its operands swapped for <, with `ops.logical_not` for the others."
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _no_order
 
     def __len__(self) -> int:
         """Size of the first dimension.
@@ -442,8 +479,7 @@ class Tensor:
         Args:
             key: Integers and slices, one or a tuple: the part as NumPy defines it. A tensor, array or list of
                 integers: the elements of the first dimension at these places, as `ops.gather`. One of bools:
-                    the tensor with zeros
-                where it is False; the shape stays (NumPy would drop these elements).
+                the tensor with zeros where it is False; the shape stays (NumPy would drop these elements).
 
         Raises:
             TypeError: The key is something else.
@@ -457,10 +493,10 @@ class Tensor:
         ):
             return self._slice(key)
         if isinstance(key, (Tensor, *host_tensor_types)):
-            element = key.dtype if isinstance(key, Tensor) else dtypes.dtype.as_dtype(_as_array(key))
-            if element.is_int or element == dtypes.bool:
+            kind = key.dtype.as_numpy().kind if isinstance(key, Tensor) else _as_array(key).dtype.kind
+            if kind in "iub":
                 index = key if isinstance(key, Tensor) else _implicit_constant(key)
-                if element.is_int:
+                if kind != "b":
                     return _ops.gather(self, index)
                 return _ops.where(condition=index, lhs=self, rhs=_implicit_constant(0, self.dtype))
         raise TypeError(_BAD_KEY.format(self.id, key, type(key)))
@@ -492,6 +528,10 @@ class Tensor:
         return _ops.squeeze(out, axes=dropped) if dropped else out
 
 
+_NO_VALUE = (
+    "Tensor {} has no value while the program is built; `ops.host_store` sends it to the host when a session runs, and "
+    "`Session.get_tensor_data` reads a variable."
+)
 _BAD_KEY = (
     "Tensor {} can be indexed with integers, slices, and tensors, arrays and lists of integers or bools, not "
     "with {!r} of "

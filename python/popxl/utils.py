@@ -52,8 +52,8 @@ def to_numpy(
     if isinstance(x, np.memmap):
         _check_memmap(x, dtype)
         return np.array(x) if copy else x
-    if dtype is not None and not isinstance(dtype, dtypes.dtype):
-        raise TypeError(f"`dtype` must be a dtype of this package, such as popxl.float32, not {dtype!r}.")
+    if dtype is not None:
+        dtypes._check_dtype(dtype)
     if dtype in _FLOAT8:
         return _to_float8(x, dtype, copy, log2_scale, nan_on_overflow)
     if log2_scale is not None or nan_on_overflow is not None:

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "bindings/convert.h"
 #include "bindings/debug_info.h"
@@ -21,6 +23,20 @@ std::vector<ir::Attr> toAttrs(const ir::OpDef& def, const nb::dict& given) {
   return attrs;
 }
 
+/// Like toTensor; the message names the operand.
+ir::Tensor* toOperand(const ir::OpDef& def, size_t index, nb::handle value) {
+  try {
+    return toTensor(value);
+  } catch (const Error&) {
+    if (def.operands.empty()) throw;
+    fail(
+        ErrorKind::kType,
+        "operand `{}` of `{}` must be a tensor, not a value of type {}; use popxl.constant to make one of it",
+        def.operands[std::min(index, def.operands.size() - 1)].name, def.name,
+        nb::cast<std::string>(value.type().attr("__name__")));
+  }
+}
+
 ir::Op& makeOp(const char* name, nb::handle inputs, const nb::dict& attrs, bool inplace,
                nb::handle outputNames) {
   ir::Context& context = ir::Context::current();
@@ -28,7 +44,7 @@ ir::Op& makeOp(const char* name, nb::handle inputs, const nb::dict& attrs, bool 
   const ir::OpDef* def = context.requireGraph().ir().table().find(name, &namedInplace);
   if (def == nullptr) fail(ErrorKind::kKey, "there is no op `{}`", name);
   std::vector<ir::Tensor*> operands;
-  for (nb::handle input : inputs) operands.push_back(toTensor(input));
+  for (nb::handle input : inputs) operands.push_back(toOperand(*def, operands.size(), input));
   std::vector<std::string> names;
   for (nb::handle given : outputNames) {
     if (!given.is_none() && !nb::isinstance<nb::str>(given)) {

@@ -108,8 +108,20 @@ void copyWrittenConstants(ir::Graph& graph) {
   }
 }
 
+/// Error(kGraph) for an input of the main graph: nothing calls it.
+void checkMainInputs(const ir::Graph& main) {
+  if (main.inputs().empty()) return;
+  const ir::Tensor& t = *main.inputs().front();
+  fail(ErrorKind::kGraph,
+       "the main graph has an input, `{}` made at {}, and nothing gives it a value: load it from a stream "
+       "with "
+       "`host_load`, or make it a variable",
+       t.id(), t.loc().str());
+}
+
 /// The checks see the program as its author wrote it; the rest works on a copy that may be rewritten.
 std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
+  checkMainInputs(ir.mainGraph());
   analysis::checkCalls(ir);
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();

@@ -154,6 +154,12 @@ void Graph::checkOperands(const OpDef& def, const OpRequest& request) const {
       if (missing) fail(ErrorKind::kValue, "operand `{}` is missing", operand->name);
       continue;
     }
+    if (t->graph_ != this && &t->graph_->ir() != &ir()) {
+      fail(ErrorKind::kValue,
+           "operand `{}`: tensor `{}` belongs to another Ir; each program has tensors of its own, and only a "
+           "Session carries values from one to the other",
+           operandName(def, i), t->id());
+    }
     if (t->graph_ != this || t->erased_) {
       fail(ErrorKind::kValue,
            "operand `{}`: tensor `{}` is not in the current graph `{}` but in `{}`; pass it to this graph as "

@@ -26,6 +26,7 @@ def spec(*shape, dtype=popxl.float32):
 OTHER = popxl.Ir()
 with OTHER.main_graph:
     FOREIGN_BUFFER = popxl.remote_buffer((2,), popxl.float32)
+    FOREIGN_TENSOR = popxl.variable(np.ones(2, np.float32))
 FOREIGN_GRAPH = OTHER.create_graph(lambda: None)
 
 
@@ -177,6 +178,61 @@ ERRORS = {
     ),
     "huge": (lambda: ops.interpolate(ones(1, 1, 2, 2), (1e12, 1.0, 1.0, 1.0)), ValueError, r"2\^31"),
     "stream dtype": (lambda: popxl.h2d_stream((2,), None), TypeError, "such as popxl.float32"),
+    "stream shape": (lambda: popxl.h2d_stream(3, popxl.float32), TypeError, "`shape` must be a sequence"),
+    "input shape": (
+        lambda: popxl.gir().create_graph(lambda x: x, popxl.TensorSpec(3, popxl.float32)),
+        TypeError,
+        "`shape` must be a sequence of integers, such as .* not 3",
+    ),
+    "input dtype": (lambda: popxl.TensorSpec((3,), np.float32), TypeError, "such as popxl.float32"),
+    "truth": (lambda: bool(ones()), ValueError, "no value while the program is built.*ops.where"),
+    "comparison": (lambda: ones(2) < 1, TypeError, "ops.greater"),
+    "array": (lambda: np.asarray(ones(2)), TypeError, "no value while the program is built"),
+    "variable of a tensor": (lambda: popxl.variable(ones(2)), TypeError, "no value while"),
+    "ellipsis": (lambda: ones(2, 2)[..., 0], TypeError, "can be indexed with"),
+    "rounded operand": (lambda: ones(2, dtype=popxl.int32) + 0.5, ValueError, "0.5 would be rounded"),
+    "number as operand": (
+        lambda: ops.maximum(ones(2), 0.0),
+        TypeError,
+        "operand `ts` of `maximum` must be a tensor, not a value of type float",
+    ),
+    "foreign tensor": (lambda: ones(2) + FOREIGN_TENSOR, ValueError, "`rhs`.*belongs to another Ir"),
+    "tensors apart": (lambda: ops.concat(ones(2), ones(2)), TypeError, "a list of tensors"),
+    "scope": (lambda: popxl.name_scope(None).__enter__(), TypeError, "scope must be a string"),
+    "count as tensor": (
+        lambda: called(ops.repeat, ones(), ones(2), ones(2)),
+        TypeError,
+        "known while the program is built",
+    ),
+    "branch inputs": (
+        lambda: ops.conditional(
+            popxl.variable(True), *[popxl.gir().create_graph(lambda x: x + 1, spec(2))] * 2, ones(2), ones(2)
+        ),
+        TypeError,
+        "given in a list",
+    ),
+    "inputs by name": (
+        lambda: called(ops.call, inputs_dict={"x": ones(2)}),
+        TypeError,
+        "graph.inputs_by_name",
+    ),
+    "class of a module": (lambda: popxl.gir().create_graph(popxl.Module), TypeError, r"Module\(...\)"),
+    "array for an input": (
+        lambda: popxl.gir().create_graph(lambda x: x + 1, np.ones(1000)),
+        ValueError,
+        "passed as tensors or as popxl.TensorSpec",
+    ),
+    "no graph to differentiate": (lambda: transforms.autodiff(called), TypeError, "must be a popxl.Graph"),
+    "one gradient": (
+        lambda: transforms.autodiff(called(lambda graph: graph), grads_required=ones()),
+        TypeError,
+        "`grads_required` is a list",
+    ),
+    "results for a call": (
+        lambda: called(lambda graph: transforms.autodiff(graph).inputs_dict(ops.call(graph, ones(2), ones(2)))),
+        TypeError,
+        "what `ops.call_with_info` returns",
+    ),
     "store": (
         lambda: ops.host_store(popxl.d2h_stream((3,), popxl.float32), ones(2)),
         ValueError,

@@ -116,6 +116,40 @@ def test_bad_outputs():
             session.run({**data, counter.sink: np.zeros(2, np.float32)})
 
 
+def test_inputs_that_are_no_dictionary():
+    counter = Counter()
+    with counter.session() as session:
+        for inputs in ([np.ones(2)], np.ones(2), counter.source):
+            with pytest.raises(TypeError, match="`inputs` must be a dictionary of arrays by stream"):
+                session.run(inputs)
+        with pytest.raises(ValueError, match="'source'.*The keys are streams"):
+            session.run({"source": np.ones(2)})
+
+
+def test_variables_of_another_program():
+    counter, other = Counter(), Counter()
+    with counter.session() as session:
+        with pytest.raises(ValueError, match="^Tensor total belongs to another Ir"):
+            session.get_tensor_data(other.total)
+        with pytest.raises(ValueError, match="^Tensor total belongs to another Ir"):
+            session.write_variable_data(other.total, np.ones(2, np.float32))
+    assert not other.session().get_tensor_data(other.total).any()
+
+
+def test_session_of_no_program():
+    with pytest.raises(TypeError, match="A session is made of a popxl.Ir"):
+        popxl.Session(Counter().ir.main_graph)
+
+
+def test_input_of_the_main_graph():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        popxl.graph_input((2,), popxl.float32, "x")
+    for reference in (False, True):
+        with pytest.raises(popart.popart_exception, match=r"an input, `x` made at .*test_session.py:\d+.*host_load"):
+            popxl.Session(ir, reference=reference)
+
+
 @pytest.mark.parametrize("given", [np.ones(2, np.float64), np.ones(2, np.int64), [1, 1], (1.0, 1.0)])
 def test_inputs_are_converted(given):
     counter = Counter()

@@ -15,19 +15,12 @@ PAGES = sorted(
     if not any(part.startswith(".") or part == "build" for part in page.relative_to(ROOT).parts)
 )
 TOUR = ROOT / "docs" / "tour.md"  # run by the program that writes it
+RUNNABLE = [page for page in PAGES if page not in (TOUR, ROOT / "README.md")]  # README.md has a test of its own
+BUILD = pathlib.Path(os.environ.get("POPXL_BUILD", ROOT / "build" / "release"))
 
 
-def blocks(text: str, language: str) -> list[tuple[int, str]]:
-    """Line and text of each fenced block of a language."""
-    found = []
-    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.M | re.S):
-        found.append((text[: match.start(1)].count("\n"), match[1]))
-    return found
-
-
-def runnable(page: pathlib.Path) -> list[tuple[int, str]]:
-    """Blocks that begin at the margin; indented ones are pieces of a file."""
-    return [(line, code) for line, code in blocks(page.read_text(), "python") if not code.startswith(" ")]
+def name_of(page: pathlib.Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def anchors(page: pathlib.Path) -> set[str]:
@@ -50,19 +43,41 @@ def test_pages_are_found():
     assert ROOT / "README.md" in PAGES and TOUR in PAGES
 
 
-def test_programs_run(tmp_path, monkeypatch):
-    """The blocks of a page, one after another, as one program. The one of README.md has a test of its own."""
-    monkeypatch.chdir(tmp_path)
-    for page in PAGES:
-        if page in (TOUR, ROOT / "README.md"):
-            continue
-        names = {"__name__": "page"}
-        for line, code in runnable(page):
-            # Empty lines in front: errors name the line of the page.
-            exec(compile("\n" * line + code, str(page), "exec"), names)
+def run_pages(*arguments: object, cwd: pathlib.Path = ROOT) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "tools" / "run_pages.py"), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment, check=False)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
+def test_program_of_page_runs_and_prints_what_is_shown(page):
+    done = run_pages(page)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_wrong_output_on_a_page_is_found_and_mended(tmp_path):
+    page = tmp_path / "page.md"
+    right = "```python\nprint(6 * 7)\n```\n\n```text\n42\n```\n\n```python\n1 / 0\n```\n\n```text\nZeroDivisionError: ...\n```\n"
+    page.write_text(right.replace("42", "43"))
+    assert "prints\n42" in run_pages(page).stderr
+    assert run_pages("--write", page).returncode == 0 and page.read_text() == right
+    assert run_pages(page).returncode == 0
+    page.write_text("text\n\n```python\nx = 1\n1 / 0\n```\n")
+    assert f"{page}:4: ZeroDivisionError" in run_pages(page).stderr
+
+
+def test_cpp_chapter_is_the_example():
+    chapter = (ROOT / "docs" / "guide" / "cpp.md").read_text()
+    pieces = re.findall(r"^```cpp\n(.*?)^```$", chapter, re.M | re.S)
+    source = (ROOT / "examples" / "cpp" / "guide.cpp").read_text()
+    assert "".join("".join(pieces).split()) == "".join(source.split())
+    program = BUILD / "tests" / "example_guide"
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", chapter, re.M | re.S)
+    assert printed == shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
     text = re.sub(r"`[^`\n]*`", "", text)

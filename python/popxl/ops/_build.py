@@ -1,5 +1,6 @@
 """How the functions of this package add ops to the current graph."""
 
+import reprlib
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Type, Union
 
 from popxl import _core
@@ -83,4 +84,5 @@ def expect(value: Any, kind: Type[Any], name: str) -> None:
         TypeError: It is of another class.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"`{name}` must be a popxl.{kind.__name__}; it is {value!r} of type {type(value)}.")
+        shown = reprlib.repr(value)
+        raise TypeError(f"`{name}` must be a popxl.{kind.__name__}; it is {shown} of type {type(value)}.")

@@ -261,7 +261,7 @@ def arrange_inputs(
     """
     expect(graph, Graph, "graph")
     wanted = graph.inputs
-    given = _flatten(inputs or ())
+    given = _flatten(() if inputs is None else inputs, role)
     if len(given) > len(wanted):
         raise ValueError(
             f"Too many inputs have been provided: the {role} graph {graph.id} has {len(wanted)}, "
@@ -287,7 +287,9 @@ def arrange_inputs(
     return [_connect(wanted[i], by_index[i], parent, role) for i in sorted(by_index)]
 
 
-def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]]) -> List[TensorLike]:
+def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]], role: str) -> List[TensorLike]:
+    if isinstance(inputs, Tensor):
+        raise TypeError(f"The inputs of the {role} graph are given in a list, also where there is one: [{inputs.id}].")
     flat: List[Any] = []
     for value in inputs:
         is_array = hasattr(value, "__array__")
@@ -301,7 +303,8 @@ def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]]) -> List[
 def _index_of(key: Tensor, graph: Graph, role: str, wanted: Tuple[Tensor, ...]) -> int:
     if not isinstance(key, Tensor):
         raise TypeError(
-            f"The keys of the inputs' dictionary are inputs of the {role} graph; {key!r} is no tensor."
+            f"The keys of the inputs' dictionary are inputs of the {role} graph, as in graph.inputs or "
+            f"graph.inputs_by_name; {key!r} is no tensor."
         )
     if key in graph and key in wanted:
         return wanted.index(key)

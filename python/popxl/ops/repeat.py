@@ -2,6 +2,8 @@
 
 from typing import Iterable, Mapping, Optional, Tuple, Union
 
+import numpy as np
+
 from popxl import _core
 from popxl.graph import Graph
 from popxl.ops._build import expect
@@ -32,7 +34,7 @@ def repeat(
 
     Raises:
         ValueError: The count is negative, the graph has more outputs than inputs, or as for `call`.
-        TypeError: As for `call`.
+        TypeError: The count is no integer, or as for `call`.
         popart_exception: Shape or dtype of an input differ from what is given or from the output that
             becomes it.
     """
@@ -60,9 +62,13 @@ def repeat_with_info(
 
     Raises:
         ValueError: As for `repeat`.
-        TypeError: As for `call`.
+        TypeError: As for `repeat`.
     """
     expect(graph, Graph, "graph")
+    if not isinstance(repeat_count, (int, np.integer)) or isinstance(repeat_count, bool):
+        raise TypeError(
+            f"The repeat count must be an integer that is known while the program is built, not {repeat_count!r}."
+        )
     if repeat_count < 0:
         raise ValueError(f"Repeat count must be >= 0. It is {repeat_count} for graph {graph.id}.")
     outputs = graph.outputs

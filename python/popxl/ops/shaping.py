@@ -300,6 +300,8 @@ def subsample(t: Tensor, strides: Union[int, Iterable[int]]) -> Tensor:
 
 
 def _concat(ts: Iterable[Tensor], axis: int, inplace: bool) -> Tensor:
+    if isinstance(ts, Tensor):
+        raise TypeError(f"`ts` must be a list of tensors, not one tensor, {ts.id}.")
     tensors = list(ts)
     for t in tensors:
         expect(t, Tensor, "ts")

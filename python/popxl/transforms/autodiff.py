@@ -122,8 +122,13 @@ class GradGraphInfo:
             input or output of it. To be passed as `inputs_dict` to the call of the gradient graph.
 
         Raises:
-            TypeError: The call is of another graph.
+            TypeError: The call is of another graph, or is no call.
         """
+        if not hasattr(fwd_call_info, "called_graph"):
+            raise TypeError(
+                f"The call of graph {self._forward_graph.id} is what `ops.call_with_info` returns, not "
+                f"{fwd_call_info!r}."
+            )
         if fwd_call_info.called_graph != self._forward_graph:
             raise TypeError(
                 f"The call is of graph {fwd_call_info.called_graph.id}; the gradients are of graph "
@@ -158,6 +163,12 @@ class GradGraphInfo:
         return {fwd_call_info.graph_to_parent(fwd): gradient for fwd, gradient in gradients.items()}
 
 
+def _tensors(name: str, given: Optional[Iterable[Tensor]]) -> Optional[List[Tensor]]:
+    if isinstance(given, Tensor):
+        raise TypeError(f"`{name}` is a list of tensors, also where it is one: [{given.id}].")
+    return None if given is None else list(given)
+
+
 def autodiff(
     graph: Graph,
     grads_provided: Optional[Iterable[Tensor]] = None,
@@ -183,14 +194,20 @@ def autodiff(
         The info of the graph's gradient graph, or all infos by forward graph.
 
     Raises:
+        TypeError: `graph` is no graph, or a single tensor is given for a list.
+        ValueError: A tensor is no output or input of the graph.
         popart_exception: The graph changes a tensor in place, calls one that must not be differentiated, or
             can't gain the outputs that the gradients need.
     """
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            f"`graph` must be a popxl.Graph, as `ir.create_graph` returns; it is {graph!r} of type {type(graph)}."
+        )
     known: List["_core.GradInfo"] = [info._pb_info for info in (called_graphs_grad_info or {}).values()]
     made = _core.autodiff(
         graph._pb_graph,
-        None if grads_provided is None else list(grads_provided),
-        None if grads_required is None else list(grads_required),
+        _tensors("grads_provided", grads_provided),
+        _tensors("grads_required", grads_required),
         known,
     )
     infos = {info.forward_graph: info for info in map(GradGraphInfo._from_pb, made)}
