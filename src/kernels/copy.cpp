@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kChunkBytes = 128 * 1024;
 /// Results larger than this are written past the caches: they would not stay there anyway.
 constexpr int64_t kStreamBytes = 16 * 1024 * 1024;
+/// The same of results that nobody reads soon: those should not drive out what is there.
+constexpr int64_t kLeftBytes = 1024 * 1024;
 constexpr size_t kMaxRank = 16;
 
 template <typename T>
@@ -43,7 +45,24 @@ void copyStrided(const std::byte* src, int64_t srcStride, std::byte* dst, int64_
   }
 }
 
+/// One piece, on this thread.
+void copyPiece(const std::byte* src, std::byte* dst, int64_t bytes, bool stream) {
+  if (stream && bytes >= 1024) {
+    simd::moveOps().stream(src, dst, bytes);
+  } else {
+    std::memcpy(dst, src, static_cast<size_t>(bytes));
+  }
+}
+
 }  // namespace
+
+void copyBytes(const std::byte* src, std::byte* dst, int64_t bytes, After after) {
+  const bool stream = bytes > (after == After::kLeft ? kLeftBytes : kStreamBytes);
+  const int64_t piece = bytes <= 2 * kChunkBytes ? std::max<int64_t>(bytes, 1) : kChunkBytes;
+  parallelFor((bytes + piece - 1) / piece, [&](int64_t i) {
+    copyPiece(src + i * piece, dst + i * piece, std::min(piece, bytes - i * piece), stream);
+  });
+}
 
 CopyPlan::CopyPlan(const Layout& src, const Layout& dst, int64_t srcOffset, int64_t dstOffset) {
   POPXL_ASSERT(src.shape == dst.shape && sizeOf(src.dtype) == sizeOf(dst.dtype), "copy of {} {} to {} {}",
@@ -152,12 +171,7 @@ void CopyPlan::runInner(const std::byte* src, std::byte* dst, int64_t begin, int
   switch (inner_) {
     case Inner::kBytes: {
       const int64_t offset = begin * elementBytes_, size = n * elementBytes_;
-      if (bytes() > kStreamBytes && size >= 1024) {
-        simd::moveOps().stream(src + offset, dst + offset, size);
-      } else {
-        std::memcpy(dst + offset, src + offset, static_cast<size_t>(size));
-      }
-      return;
+      return copyPiece(src + offset, dst + offset, size, bytes() > kStreamBytes);
     }
     case Inner::kTranspose:
       return simd::moveOps().transpose(src + begin * a_.src, b_.src, dst + begin * a_.dst, a_.dst, b_.size, n,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/shape.h"
@@ -37,6 +38,10 @@ class CopyPlan {
   int64_t elementBytes_ = 1, elements_ = 0, srcOffset_ = 0, dstOffset_ = 0;
   int64_t outerCount_ = 1, outerPerChunk_ = 1, innerPieces_ = 1, pieceSize_ = 1;
 };
+
+/// A copy of dense memory, parallel when large.
+enum class After : uint8_t { kRead, kLeft };  ///< whether the copy is read again soon, or left alone
+void copyBytes(const std::byte* src, std::byte* dst, int64_t bytes, After after);
 
 /// Operands: src, dst. Same shape and dtype. Covers contiguous, transposed, broadcast (source stride 0) and
 /// sliced views.

@@ -42,7 +42,7 @@ class MatmulKernel final : public Kernel {
         panels_(plan_),
         lanes_(dense::lanesFor(plan_.chunks())) {
     Carver sizes;
-    takeCommon(sizes);
+    takePartials(sizes);
     for (int64_t i = 0; i < lanes_; ++i) takeLane(sizes);
     scratch_ = sizes.used();
   }
@@ -57,18 +57,14 @@ class MatmulKernel final : public Kernel {
   std::string describe() const override { return text_; }
 
  private:
-  /// Scratch of all lanes together: pieces along k, and the operand that is packed beforehand.
-  struct Common {
-    T *partials, *shared;
-  };
   struct Lane {
     T *lhs, *rhs, *out;
     typename MatmulPanels<T>::Lane panels;
   };
 
-  Common takeCommon(Carver& carver) const {
-    return {carver.take<T>(plan_.splitK > 1 ? plan_.splitK * plan_.m * plan_.n : 0),
-            usesPanels() ? panels_.takeShared(carver) : nullptr};
+  /// Pieces along k, of all lanes.
+  T* takePartials(Carver& carver) const {
+    return carver.take<T>(plan_.splitK > 1 ? plan_.splitK * plan_.m * plan_.n : 0);
   }
   Lane takeLane(Carver& carver) const {
     const MatmulPlan& p = plan_;
@@ -88,7 +84,7 @@ class MatmulKernel final : public Kernel {
             plan_.outRow,
             plan_.outCol};
   }
-  void runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Common& common, const Lane& lane,
+  void runPiece(const MatmulPiece& piece, const MatmulPointers& at, T* partials, const Lane& lane,
                 T scale) const;
   void multiplyDirect(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out,
                       int64_t outRow) const;
@@ -125,21 +121,21 @@ void MatmulKernel<T>::multiplyDirect(const MatmulPiece& piece, const MatmulPoint
 }
 
 template <typename T>
-void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Common& common,
+void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& at, T* partials,
                                const Lane& lane, T scale) const {
   const MatmulPlan& p = plan_;
   T* out = reinterpret_cast<T*>(at.out) + piece.row * p.outRow + piece.col * p.outCol;
   int64_t outRow = p.outRow;
   const bool through = p.packOut && p.splitK == 1;
   if (p.splitK > 1) {
-    out = common.partials + (piece.split * p.m + piece.row) * p.n + piece.col;
+    out = partials + (piece.split * p.m + piece.row) * p.n + piece.col;
     outRow = p.n;
   } else if (through) {
     out = lane.out;
     outRow = piece.cols;
   }
   if (usesPanels()) {
-    panels_.multiply(piece, at, common.shared, lane.panels, out, outRow);
+    panels_.multiply(piece, at, lane.panels, out, outRow);
   } else {
     multiplyDirect(piece, at, lane, out, outRow);
   }
@@ -199,16 +195,15 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   }
   std::byte* const scratch = scratch_ > 0 ? operands[count + more] : nullptr;
   Carver carver(scratch), one;
-  const Common common = takeCommon(carver);
+  T* const partials = takePartials(carver);
   takeLane(one);
   std::byte* const lanes = scratch + carver.used();
-  if (usesPanels()) panels_.packShared(base, common.shared, lanes, one.used(), lanes_);
   const auto chunk = [&](int64_t index, int64_t lane) {
     Carver own(lanes + lane * one.used());
     const Lane memory = takeLane(own);
     const MatmulPiece piece = pieceOf(plan_, index);
     for (int64_t b = piece.batch; b < piece.batchEnd; ++b) {
-      runPiece(piece, batchPointers(plan_, base, b), common, memory, scale);
+      runPiece(piece, batchPointers(plan_, base, b), partials, memory, scale);
     }
     if (epilogue_ != nullptr) epilogue_->run(piece, operands.subspan(count, more));
   };
@@ -217,7 +212,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   } else {
     dense::forLanes(plan_.chunks(), lanes_, chunk);
   }
-  if (plan_.splitK > 1) sumPartials(common.partials, base, scale);
+  if (plan_.splitK > 1) sumPartials(partials, base, scale);
 }
 
 void checkTypes(const MatmulSpec& s) {

@@ -8,20 +8,19 @@ namespace {
 /// Constants of the model, nanoseconds on one thread, fitted to the table that bench_matmul_choice prints.
 /// Only their ratios matter: what all paths pay alike, such as memory that is slow, is left out.
 struct Model {
-  double ownFlops;     ///< operations of our inner loops in a nanosecond
-  double ownStart;     ///< of a call
-  double panelsStart;  ///< of packing beforehand, on all threads
-  double packAlong;    ///< an element packed from memory that is dense along the panel
-  double packAcross;   ///< an element that has to be transposed
+  double ownFlops;    ///< operations of our inner loops in a nanosecond
+  double ownStart;    ///< of a call
+  double packAlong;   ///< an element packed from memory that is dense along the panel
+  double packAcross;  ///< an element that has to be transposed
+  double largeTiles;  ///< factor for a large product that is not packed for tiles of the second-level cache
   double libraryFlops, libraryStart;
   double libraryElement;     ///< an element of either operand
   double libraryRhsAlongK;   ///< factor for a large right operand that is dense along k
   double libraryAliasedRhs;  ///< factor for few rows, with rows of a large B that share their cache sets
-  double libraryTiles;  ///< factor for a large product: it is cut, and operands are packed for every tile
 };
 
-constexpr Model kWide{205, 280, 1000, 0.15, 0.2, 215, 430, 0.02, 1.25, 1.25, 1.1};   // AVX-512
-constexpr Model kNarrow{102, 280, 1000, 0.15, 0.2, 108, 430, 0.02, 1.1, 1.0, 1.05};  // AVX2 and others
+constexpr Model kWide{205, 280, 0.15, 0.2, 1.2, 215, 430, 0.02, 1.25, 1.25};  // AVX-512
+constexpr Model kNarrow{102, 280, 0.15, 0.2, 1.1, 108, 430, 0.02, 1.1, 1.0};  // AVX2 and others
 
 const Model& model() { return simd::gemmOps<float>().lanes >= 16 ? kWide : kNarrow; }
 
@@ -33,6 +32,11 @@ double ownFlops(const Product& p) {
   return 2.0 * times(p.m, (p.n + lanes - 1) / lanes * lanes) * static_cast<double>(p.k);
 }
 
+double factorOfLarge(const Model& t, const Product& p) {
+  constexpr double kLargeFlops = 5e8;
+  return 2.0 * times(p.m, p.n) * static_cast<double>(p.k) > kLargeFlops ? t.largeTiles : 1;
+}
+
 double packRhs(const Model& t, const Product& p) {
   return times(p.k, p.n) * (p.rhsAlongK ? t.packAcross : t.packAlong);
 }
@@ -42,19 +46,25 @@ double directTime(const Model& t, const Product& p) {
   const bool packs = p.rhsAlongK || (p.m > 5 * simd::gemmOps<float>().rows && p.k * p.n > kInCache);
   // Columns of a large A that are read as they lie miss the caches; a large B is packed for every tile.
   const double misses = !p.lhsAlongK && p.m * p.k > 4 * kInCache ? 1.25 : 1.0;
-  return t.ownStart + misses * ownFlops(p) / t.ownFlops + (packs ? 2 * packRhs(t, p) : 0);
+  return t.ownStart + misses * factorOfLarge(t, p) * ownFlops(p) / t.ownFlops +
+         (packs ? 2 * packRhs(t, p) : 0);
 }
 
 double panelsTime(const Model& t, const Product& p) {
-  return t.panelsStart + ownFlops(p) / t.ownFlops + packRhs(t, p) + times(p.m, p.k) * t.packAlong;
+  const int64_t lanes = simd::gemmOps<float>().lanes;
+  const auto tiles = [&](int64_t side, int64_t vectors) {
+    return static_cast<double>((side + vectors * lanes - 1) / (vectors * lanes));
+  };
+  const double packLhs = times(p.m, p.k) * t.packAlong;
+  return t.ownStart + ownFlops(p) / t.ownFlops + tiles(p.m, kPanelVectorsM) * packRhs(t, p) +
+         tiles(p.n, kPanelVectorsN) * packLhs;
 }
 
 double libraryTime(const Model& t, const Product& p) {
-  constexpr double kLargeFlops = 5e8;
   constexpr int64_t kLarge = 1 << 20, kAliased = 512, kFewRows = 512;
   const bool large = p.k * p.n > kLarge;
   const double flops = 2.0 * times(p.m, p.n) * static_cast<double>(p.k);
-  double factor = flops > kLargeFlops ? t.libraryTiles : 1;
+  double factor = factorOfLarge(t, p);
   if (large && p.rhsAlongK) factor *= t.libraryRhsAlongK;
   if (large && !p.rhsAlongK && p.m <= kFewRows && p.n % kAliased == 0) factor *= t.libraryAliasedRhs;
   return t.libraryStart + t.libraryElement * (times(p.m, p.k) + times(p.k, p.n)) +

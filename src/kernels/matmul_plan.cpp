@@ -16,8 +16,7 @@ namespace {
 constexpr double kChunkFlops = 12e6;  // about 0.1 ms: well above the cost of waking a thread
 constexpr double kSerialFlops = 4e6;  // below: one chunk
 constexpr int64_t kMaxTiles = 64;
-constexpr int64_t kMaxSlabs = 32;
-constexpr int64_t kSlabPanels = 3;  // least panels in a slab: the other operand is read once for every slab
+constexpr int64_t kFewTiles = 8;
 constexpr int64_t kMinSplitDepth = 512;  // of a piece along k
 constexpr int64_t kPanelDepth = 512;     // of a packed panel
 constexpr int64_t kPanelTile = 256;      // its other side
@@ -113,18 +112,19 @@ Product productOf(const MatmulPlan& p, int64_t m, int64_t n, bool canPack) {
   return product;
 }
 
-/// A product large enough for several threads is cut into slabs along its longer side.
-void cutSlabs(MatmulPlan& p, int64_t rows, int64_t cols) {
-  const double flops = flopsOf(p);
-  const auto wanted = std::clamp<int64_t>(std::llround(flops / kChunkFlops), 2, kMaxSlabs);
-  const bool ofRows = p.m > p.n;
-  const int64_t side = ofRows ? p.m : p.n, unit = ofRows ? rows : cols;
-  const int64_t least = kSlabPanels * unit;
-  const int64_t slab = std::max(std::min(least, side), (side / wanted + unit - 1) / unit * unit);
-  p.tileM = ofRows ? slab : p.m;
-  p.tileN = ofRows ? p.n : slab;
-  const int64_t slabs = p.tilesM() * p.tilesN();
-  if (slabs * 2 <= wanted) p.splitK = std::clamp<int64_t>(p.k / kMinSplitDepth, 1, wanted / slabs);
+/// Size of the pieces of a side that is cut evenly into ones of `most` at most, each of whole units.
+int64_t evenly(int64_t side, int64_t most, int64_t unit) {
+  const int64_t pieces = (side + most - 1) / most;
+  return ((side + pieces - 1) / pieces + unit - 1) / unit * unit;
+}
+
+/// Tiles whose packed operands and result fit a core's second-level cache. Only few of them are cut along k.
+void cutPanels(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
+  p.tileM = evenly(p.m, kPanelVectorsM * lanes, rows);
+  p.tileN = evenly(p.n, kPanelVectorsN * lanes, cols);
+  const int64_t tiles = p.tilesM() * p.tilesN();
+  const auto wanted = std::clamp<int64_t>(std::llround(flopsOf(p) / kChunkFlops), 2, kFewTiles);
+  if (tiles * 2 <= wanted) p.splitK = std::clamp<int64_t>(p.k / kMinSplitDepth, 1, wanted / tiles);
 }
 
 /// Halves the tile, the side that costs less first, until there are enough pieces for the work.
@@ -211,7 +211,7 @@ MatmulPlan planMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path) {
   if (p.path == MatmulPath::kPanels) {
     dense::withCompute(dense::computeOf(p.lhsType, "matmul"), [&](auto zero) {
       const auto& ops = simd::gemmOps<decltype(zero)>();
-      cutSlabs(p, ops.rows, ops.cols);
+      cutPanels(p, ops.rows, ops.cols, ops.lanes);
     });
   } else {
     cutTiles(p);

@@ -21,7 +21,6 @@ struct MatmulPlan {
   int64_t splitK = 1;              ///< pieces along k, summed in order at the end (one batch only)
   int64_t batchesPerChunk = 1;
 
-  bool slabsOfRows() const { return tileM < m; }  ///< kPanels: the slabs are of the lhs
   int64_t tilesM() const { return (m + tileM - 1) / tileM; }
   int64_t tilesN() const { return (n + tileN - 1) / tileN; }
   int64_t chunks() const {
