@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/infer.h"
 #include "ops/ops.h"
 
 namespace popxl::gen {
@@ -39,6 +40,27 @@ std::vector<std::pair<std::string, bool>> namesOf(const OpDef& def) {
   std::vector<std::pair<std::string, bool>> names = {{std::string(def.name), false}};
   if (def.inplaceOperand >= 0 && !def.alwaysInplace) names.emplace_back(def.inplaceName(), true);
   return names;
+}
+
+bool hasOneResult(const OpDef& def) { return def.results.size() == 1 && !def.results[0].variadic; }
+
+/// What is known of the results: what the entry says, or what follows from its inference.
+std::string returnsOf(const OpDef& def) {
+  if (!hasOneResult(def)) {
+    std::string out = "The results.";
+    for (const ir::ResultDef& result : def.results) {
+      if (!result.doc.empty()) out += fmt::format(" `{}`: {}", result.name, result.doc);
+    }
+    return out;
+  }
+  if (!def.results[0].doc.empty()) return std::string(def.results[0].doc);
+  if (def.operands.empty()) return "The result.";
+  const std::string_view first = def.operands[0].name;
+  if (def.infer == ops::broadcastAll) return "A tensor of the shapes broadcast, of the operands' dtype.";
+  if (def.infer == ops::broadcastToBool) return "A bool tensor of the shapes broadcast.";
+  if (def.infer == ops::sameShapeBool) return fmt::format("A bool tensor of the shape of `{}`.", first);
+  if (def.reducesAxes) return fmt::format("The reduced tensor, of the dtype of `{}`.", first);
+  return fmt::format("A tensor of the shape and dtype of `{}`.", first);
 }
 
 std::string docOf(const OpDef& def, bool inplace) {
@@ -370,15 +392,13 @@ std::string pythonDocstring(const OpDef& def, bool inplace) {
     out += wrap("        ", "            ", fmt::format("{}: {}", pythonName(attr), upperFirst(attr.doc)));
   }
   if (!def.results.empty()) {
-    out += "\n    Returns:\n";
-    out += def.results.size() == 1 && !def.results[0].variadic ? "        The result.\n"
-                                                               : "        The results.\n";
+    out += "\n    Returns:\n" + wrap("        ", "            ", returnsOf(def));
   }
   return out + "    \"\"\"\n";
 }
 
 std::string pythonFunction(const OpDef& def, const std::string& name, bool inplace) {
-  const bool one = def.results.size() == 1 && !def.results[0].variadic;
+  const bool one = hasOneResult(def);
   const std::string result = def.results.empty() ? "None" : one ? "Tensor" : "Tuple[Tensor, ...]";
   std::string out =
       wrapList(fmt::format("def {}(", name), pythonParameters(def), fmt::format(") -> {}:", result)) + "\n";
@@ -466,6 +486,7 @@ std::string page(const OpDef& def) {
                                                     : "`" + pythonLiteral(attr.fallback) + "`";
     out += fmt::format("| `{}` | {} | {} | {} |\n", attr.name, pythonType(attr.type), fallback, attr.doc);
   }
+  if (def.visibility == Visibility::kPublic) out += fmt::format("\nReturns: {}\n", returnsOf(def));
   return out + "\n";
 }
 

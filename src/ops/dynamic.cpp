@@ -64,6 +64,7 @@ void forWindow(const Op& op, const Array& place, const Shape& window, const Shap
 void dynamicSlice(Defs& defs) {
   OpDef def;
   def.name = "dynamic_slice";
+  def.results = {{"out", "The window: the shape of `t` with `sizes` on the axes; the dtype of `t`."}};
   def.type = "DynamicSlice";
   def.doc = "A window of a tensor at a place that is read at run time.";
   def.operands = {{"t", ir::kAny}, {"index", ir::kInts, "First element of the window on each of the axes."}};

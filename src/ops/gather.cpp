@@ -90,6 +90,7 @@ OpDef gatherOp(const Names& names) {
   def.type = names.type;
   def.doc = names.doc;
   def.operands = {{"t", ir::kAny}, {"indices", ir::kInts, "Indices into the axis, of any shape."}};
+  def.results = {{"out", "The shape of `t` with that of `indices` in place of the axis; the dtype of `t`."}};
   def.attrs = gatherAttrs();
   def.infer = inferGather;
   def.grad = [](GradContext& c) {
@@ -159,6 +160,7 @@ void inferGrouped(const Op& op, Types& out) {
 void groupedGathers(Defs& defs) {
   OpDef def = gatherOp({"groupedgather", "GroupedGather", "Slices of an axis picked by indices, in groups."});
   addGroups(def.attrs);
+  def.results = {{"out", "As for `gather`, behind the dimension of groups if there is one."}};
   def.infer = inferGrouped;
   def.grad = [](GradContext& c) {
     auto attrs = c.op.attrs();

@@ -156,6 +156,8 @@ void nll(Defs& defs) {
   def.attrs = {{"ignore_index", AttrType::kInt, "Rows with this label do not count.", {}, true},
                {"reduction", AttrType::kString, "\"mean\", \"sum\" or \"none\".", textAttr("mean")},
                {"log_prob", AttrType::kBool, "Whether `probs` are logarithms.", Attr(false)}};
+  def.results = {
+      {"loss", "A scalar, or with reduction \"none\" a loss for each row; of the dtype of `probs`."}};
   def.infer = inferLoss;
   def.grad = [](GradContext& c) {
     c.set(0, c.make("nll_loss_grad", {c.input(0), c.input(1), c.outGrad()}, c.op.attrs()));

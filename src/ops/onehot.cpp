@@ -94,6 +94,7 @@ void onehot(Defs& defs) {
                   {"values", ir::kAny, "Two elements: the value elsewhere and the value at the index."}};
   def.attrs = {
       {"axis", AttrType::kInt, "Where the new axis is in the result; negative counts from the last."}};
+  def.results = {{"out", "The shape of `t` with the new axis; the dtype of `values`."}};
   def.infer = inferOnehot;
   def.kernel = [](const ir::KernelContext& c) {
     const int64_t axis = axisOf(c.op, c.outputs[0].rank());

@@ -69,6 +69,7 @@ OpDef argReduce(const Names& names) {
   def.operands = {{"t", ir::kNumeric}};
   def.attrs = {{"dim", AttrType::kInt, "The axis; negative counts from the last.", Attr(int64_t{0})},
                {"keepdim", AttrType::kBool, "Whether the axis stays with size 1.", Attr(false)}};
+  def.results = {{"out", "int32 indices, without the axis or with size 1 on it."}};
   def.infer = [](const Op& op, Types& out) {
     const int64_t axis = axisOf(op, op.input(0)->rank(), "dim");
     requireElements(op, {axis});
@@ -138,7 +139,8 @@ void topk(Defs& defs) {
       {"largest", AttrType::kBool, "Whether the largest are taken, or the smallest."},
       {"sorted", AttrType::kBool, "Kept for compatibility; the result is sorted in any case."},
       {"available_memory_proportion", AttrType::kFloat, "Kept for compatibility; has no effect.", {}, true}};
-  def.results = {{"values"}, {"indices", "int32 positions on the axis."}};
+  def.results = {{"values", "The elements, `k` on the axis, of the dtype of `t`."},
+                 {"indices", "int32 positions on the axis."}};
   def.infer = inferTopK;
   def.grad = [](GradContext& c) {
     if (c.outGrad() == nullptr) return;
@@ -368,6 +370,7 @@ void histogram(Defs& defs) {
   def.operands = {{"t", ir::kNumeric}};
   def.attrs = {{"levels", AttrType::kFloats, "Bounds of the intervals, increasing."},
                {"absolute_of_input", AttrType::kBool, "Whether absolute values are counted."}};
+  def.results = {{"out", "uint32 counts, one for each interval."}};
   def.infer = [](const Op& op, Types& out) {
     const auto& levels = op.attr<std::vector<double>>("levels");
     if (levels.size() < 2)

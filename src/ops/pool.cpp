@@ -126,10 +126,14 @@ OpDef pooling(const Names& names) {
   return def;
 }
 
+constexpr std::string_view kWindows =
+    "Samples, channels, then the number of windows on each spatial dimension; of the dtype of `t`.";
+
 void averagePool(Defs& defs) {
   OpDef def = pooling(
       {"average_pool", "AveragePool", "Mean of the elements of each window; padding is not counted."});
   def.operands = {image("t", ir::kFloats, "Samples, channels, then 1 to 3 spatial dimensions.")};
+  def.results = {{"out", kWindows, false, true}};
   def.infer = inferPool;
   def.grad = [](GradContext& c) {
     auto attrs = c.op.attrs();
@@ -164,6 +168,7 @@ void maxPool(Defs& defs) {
                              textAttr("row")};
   OpDef def = pooling({"max_pool", "MaxPool", "Largest element of each window."});
   def.operands = {image("t", ir::kNumeric, "Samples, channels, then 1 to 3 spatial dimensions.")};
+  def.results = {{"out", kWindows, false, true}};
   def.attrs.push_back(order);
   def.infer = inferPool;
   def.grad = [](GradContext& c) {

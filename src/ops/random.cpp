@@ -47,6 +47,7 @@ OpDef draw(const Names& names, const ir::AttrDef& first, const ir::AttrDef& seco
                first,
                second,
                {"dtype", AttrType::kDType, "Dtype of the result.", Attr(DType::kFloat32)}};
+  def.results = {{"out", "A tensor of that shape and dtype."}};
   def.infer = inferRandom;
   def.stopsGradient = true;
   def.random = true;

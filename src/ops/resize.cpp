@@ -164,6 +164,7 @@ void resize(Defs& defs) {
   def.type = "Resize";
   def.doc = "A tensor resized by interpolation, as ONNX Resize: sizes are scaled and rounded down.";
   def.operands = {{"t", ir::kNumeric, "Floating point unless `mode` is \"nearest\"."}};
+  def.results = {{"out", "The resized tensor, of the dtype of `t`."}};
   def.attrs = resizeAttrs();
   def.infer = inferResize;
   def.grad = [](GradContext& c) {

@@ -114,6 +114,7 @@ void roiAlign(Defs& defs) {
   def.operands = {{"t", ir::kFloats, "Images, channels, rows, columns."},
                   {"rois", ir::kFloats, "x1, y1, x2, y2 of each region."},
                   {"batch_index", ir::kInts, "The image of each region; one that does not exist is all 0."}};
+  def.results = {{"out", "Regions, channels, rows of bins, columns of bins; of the dtype of `t`."}};
   def.attrs = roiAttrs();
   def.infer = inferRoiAlign;
   def.grad = [](GradContext& c) {

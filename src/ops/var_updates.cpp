@@ -241,6 +241,7 @@ void adamVarUpdate(Defs& defs) {
   square.type = "LambSquare";
   square.doc = "Sum of the squares of all elements, in float32.";
   square.operands = {{"t", ir::kNumeric}};
+  square.results = {{"out", "A float32 scalar."}};
   square.infer = [](const Op&, Types& out) { out.push_back({DType::kFloat32, {}, {}}); };
   square.stopsGradient = true;
   square.reducesToOutput = true;

@@ -228,6 +228,16 @@ ERRORS = {
         TypeError,
         "`grads_required` is a list",
     ),
+    "info for its graph": (
+        lambda: called(lambda graph: ops.call(transforms.autodiff(graph), ones(2))),
+        TypeError,
+        "of a GradGraphInfo pass its `graph`",
+    ),
+    "gradients without the forward call": (
+        lambda: called(lambda graph: ops.call(transforms.autodiff(graph).graph, ones(2)), body=lambda x, y: x * y),
+        ValueError,
+        "in `inputs_dict.call.` of its GradGraphInfo",
+    ),
     "results for a call": (
         lambda: called(lambda graph: transforms.autodiff(graph).inputs_dict(ops.call(graph, ones(2), ones(2)))),
         TypeError,

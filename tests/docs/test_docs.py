@@ -66,6 +66,12 @@ def test_wrong_output_on_a_page_is_found_and_mended(tmp_path):
     assert f"{page}:4: ZeroDivisionError" in run_pages(page).stderr
 
 
+def test_guide_lists_its_chapters():
+    folder = ROOT / "docs" / "guide"
+    listed = re.findall(r"^\| \[[^]]*\]\(([^)]*)\)", (folder / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(page.name for page in folder.glob("*.md") if page.name != "README.md")
+
+
 def test_cpp_chapter_is_the_example():
     chapter = (ROOT / "docs" / "guide" / "cpp.md").read_text()
     pieces = re.findall(r"^```cpp\n(.*?)^```$", chapter, re.M | re.S)

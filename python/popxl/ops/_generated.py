@@ -24,7 +24,7 @@ def ceil(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("ceil", (t,))
 
@@ -36,7 +36,7 @@ def floor(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("floor", (t,))
 
@@ -48,7 +48,7 @@ def sign(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("sign", (t,))
 
@@ -60,7 +60,7 @@ def abs(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("abs", (t,))
 
@@ -72,7 +72,7 @@ def negate(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("negate", (t,))
 
@@ -84,7 +84,7 @@ def sqrt(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("sqrt", (t,))
 
@@ -96,7 +96,7 @@ def sin(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("sin", (t,))
 
@@ -108,7 +108,7 @@ def cos(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("cos", (t,))
 
@@ -120,7 +120,7 @@ def exp(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("exp", (t,))
 
@@ -132,7 +132,7 @@ def exp_(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("exp", (t,), inplace=True)
 
@@ -144,7 +144,7 @@ def log(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("log", (t,))
 
@@ -156,7 +156,7 @@ def tanh(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("tanh", (t,))
 
@@ -168,7 +168,7 @@ def relu(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("relu", (t,))
 
@@ -180,7 +180,7 @@ def relu_(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("relu", (t,), inplace=True)
 
@@ -192,7 +192,7 @@ def gelu(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("gelu", (t,))
 
@@ -205,7 +205,7 @@ def gelu_(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("gelu", (t,), inplace=True)
 
@@ -217,7 +217,7 @@ def geluerf(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("geluerf", (t,))
 
@@ -230,7 +230,7 @@ def geluerf_(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("geluerf", (t,), inplace=True)
 
@@ -242,7 +242,7 @@ def swish(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("swish", (t,))
 
@@ -254,7 +254,7 @@ def swish_(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("swish", (t,), inplace=True)
 
@@ -268,7 +268,7 @@ def clip(t: Tensor, min: float = float("-inf"), max: float = float("inf")) -> Te
         max: Upper end of the range.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("clip", (t,), {"min": min, "max": max})
 
@@ -280,7 +280,7 @@ def isnan(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A bool tensor of the shape of `t`.
     """
     return one("isnan", (t,))
 
@@ -292,7 +292,7 @@ def isinf(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A bool tensor of the shape of `t`.
     """
     return one("isinf", (t,))
 
@@ -306,7 +306,7 @@ def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
         modulus: The divisor.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("increment_mod", (t,), {"increment": increment, "modulus": modulus})
 
@@ -320,7 +320,7 @@ def increment_mod_(t: Tensor, increment: float, modulus: float) -> Tensor:
         modulus: The divisor.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("increment_mod", (t,), {"increment": increment, "modulus": modulus}, True)
 
@@ -333,7 +333,7 @@ def add(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("add", (lhs, rhs))
 
@@ -346,7 +346,7 @@ def add_(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("add", (lhs, rhs), inplace=True)
 
@@ -359,7 +359,7 @@ def sub(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("sub", (lhs, rhs))
 
@@ -372,7 +372,7 @@ def mul(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("mul", (lhs, rhs))
 
@@ -385,7 +385,7 @@ def div(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("div", (lhs, rhs))
 
@@ -398,7 +398,7 @@ def fmod(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("fmod", (lhs, rhs))
 
@@ -410,7 +410,7 @@ def maximum(*ts: Tensor) -> Tensor:
         ts: A tensor (floats, ints). One or more tensors.
 
     Returns:
-        The result.
+        A tensor of the shapes broadcast, of the operands' dtype.
     """
     return one("maximum", (*ts,))
 
@@ -423,7 +423,7 @@ def equal(lhs: Tensor, rhs: Tensor) -> Tensor:
         rhs: A tensor (floats, ints, bool).
 
     Returns:
-        The result.
+        A bool tensor of the shapes broadcast.
     """
     return one("equal", (lhs, rhs))
 
@@ -436,7 +436,7 @@ def greater(input: Tensor, other: Tensor) -> Tensor:
         other: A tensor (floats, ints, bool).
 
     Returns:
-        The result.
+        A bool tensor of the shapes broadcast.
     """
     return one("greater", (input, other))
 
@@ -450,7 +450,7 @@ def sum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("sum", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -464,7 +464,7 @@ def mean(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("mean", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -478,7 +478,7 @@ def sumsquare(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("sumsquare", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -492,7 +492,7 @@ def l1(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("l1", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -506,7 +506,7 @@ def l2(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("l2", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -520,7 +520,7 @@ def logsum(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("logsum", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -534,7 +534,7 @@ def logsumexp(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("logsumexp", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -548,7 +548,7 @@ def max(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("max", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -562,7 +562,7 @@ def min(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("min", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -576,7 +576,7 @@ def prod(t: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether reduced axes stay with size 1.
 
     Returns:
-        The result.
+        The reduced tensor, of the dtype of `t`.
     """
     return one("prod", (t,), {"axes": axes_of(axis), "keepdims": keepdims})
 
@@ -588,7 +588,7 @@ def detach(t: Tensor) -> Tensor:
         t: A tensor (any).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("detach", (t,))
 
@@ -600,7 +600,7 @@ def detach_(t: Tensor) -> Tensor:
         t: A tensor (any).
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("detach", (t,), inplace=True)
 
@@ -623,7 +623,7 @@ def average_pool(t: Tensor, kernel_size: Iterable[int], stride: Optional[Iterabl
         ceil_mode: Whether a last window may hang over the end.
 
     Returns:
-        The result.
+        Samples, channels, then the number of windows on each spatial dimension; of the dtype of `t`.
     """
     return one("average_pool", (t,),
                {"kernel_size": kernel_size, "stride": stride, "padding": padding, "out_pads": out_pads, "dilation": dilation, "in_dilations": in_dilations, "auto_pad": auto_pad, "ceil_mode": ceil_mode})
@@ -648,7 +648,7 @@ def max_pool(t: Tensor, kernel_size: Iterable[int], stride: Optional[Iterable[in
         storage_order: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        Samples, channels, then the number of windows on each spatial dimension; of the dtype of `t`.
     """
     return one("max_pool", (t,),
                {"kernel_size": kernel_size, "stride": stride, "padding": padding, "out_pads": out_pads, "dilation": dilation, "in_dilations": in_dilations, "auto_pad": auto_pad, "ceil_mode": ceil_mode, "storage_order": storage_order})
@@ -669,7 +669,7 @@ def interpolate(t: Tensor, scale_factor: Iterable[float] = (1.0, 1.0, 1.0, 1.0),
             "pytorch_half_pixel", "align_corners", "asymmetric" or "tf_crop_and_resize".
 
     Returns:
-        The result.
+        The resized tensor, of the dtype of `t`.
     """
     return one("interpolate", (t,),
                {"scale_factor": scale_factor, "mode": mode, "nearest_mode": nearest_mode, "coordinate_transformation_mode": coordinate_transformation_mode})
@@ -688,7 +688,7 @@ def roi_align(t: Tensor, rois: Tensor, batch_index: Tensor, output_size: Iterabl
         sampling_ratio: Sample points in each direction of a bin.
 
     Returns:
-        The result.
+        Regions, channels, rows of bins, columns of bins; of the dtype of `t`.
     """
     return one("roi_align", (t, rois, batch_index),
                {"output_size": output_size, "spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio})
@@ -708,7 +708,7 @@ def batch_norm_inference(t: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, v
         momentum: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("batch_norm_inference", (t, scale, bias, mean, var),
                {"epsilon": epsilon, "momentum": momentum})
@@ -722,7 +722,7 @@ def softmax(t: Tensor, axis: int) -> Tensor:
         axis: The axis; negative counts from the last.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("softmax", (t,), {"axis": axis})
 
@@ -739,7 +739,7 @@ def nll_loss(probs: Tensor, labels: Tensor, ignore_index: Optional[int] = None, 
         log_prob: Whether `probs` are logarithms.
 
     Returns:
-        The result.
+        A scalar, or with reduction "none" a loss for each row; of the dtype of `probs`.
     """
     return one("nll_loss", (probs, labels),
                {"ignore_index": ignore_index, "reduction": reduction, "log_prob": log_prob})
@@ -757,7 +757,7 @@ def gather(t: Tensor, indices: Tensor, axis: int = 0, available_memory_proportio
         zero_OOR: Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.
 
     Returns:
-        The result.
+        The shape of `t` with that of `indices` in place of the axis; the dtype of `t`.
     """
     return one("gather", (t, indices),
                {"axis": axis, "available_memory_proportion": available_memory_proportion, "zero_OOR": zero_OOR})
@@ -775,7 +775,7 @@ def tied_gather(t: Tensor, indices: Tensor, axis: int = 0,
         zero_OOR: Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.
 
     Returns:
-        The result.
+        The shape of `t` with that of `indices` in place of the axis; the dtype of `t`.
     """
     return one("tied_gather", (t, indices),
                {"axis": axis, "available_memory_proportion": available_memory_proportion, "zero_OOR": zero_OOR})
@@ -795,7 +795,7 @@ def groupedgather(t: Tensor, indices: Tensor, axis: int = 0, group_size: int = 1
         zero_OOR: Whether an index out of range gives zeros; otherwise it is moved to the nearest valid one.
 
     Returns:
-        The result.
+        As for `gather`, behind the dimension of groups if there is one.
     """
     return one("groupedgather", (t, indices),
                {"axis": axis, "group_size": group_size, "available_memory_proportion": available_memory_proportion, "zero_OOR": zero_OOR})
@@ -814,7 +814,7 @@ def scatter(t: Tensor, indices: Tensor, values: Tensor, axis: int = 0,
         available_memory_proportion: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("scatter", (t, indices, values),
                {"axis": axis, "available_memory_proportion": available_memory_proportion})
@@ -832,7 +832,7 @@ def dynamic_slice(t: Tensor, index: Tensor, axes: Iterable[int], sizes: Iterable
         no_overlap: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        The window: the shape of `t` with `sizes` on the axes; the dtype of `t`.
     """
     return one("dynamic_slice", (t, index), {"axes": axes, "sizes": sizes, "no_overlap": no_overlap})
 
@@ -850,7 +850,7 @@ def dynamic_update(t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[in
         no_overlap: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("dynamic_update", (t, index, t_update),
                {"axes": axes, "sizes": sizes, "no_overlap": no_overlap})
@@ -870,7 +870,7 @@ def dynamic_update_(t: Tensor, index: Tensor, t_update: Tensor, axes: Iterable[i
         no_overlap: Kept for compatibility; has no effect.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("dynamic_update", (t, index, t_update),
                {"axes": axes, "sizes": sizes, "no_overlap": no_overlap}, True)
@@ -886,7 +886,7 @@ def onehot(t: Tensor, num_classes: Tensor, values: Tensor, axis: int) -> Tensor:
         axis: Where the new axis is in the result; negative counts from the last.
 
     Returns:
-        The result.
+        The shape of `t` with the new axis; the dtype of `values`.
     """
     return one("onehot", (t, num_classes, values), {"axis": axis})
 
@@ -900,7 +900,7 @@ def argmax(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
         keepdim: Whether the axis stays with size 1.
 
     Returns:
-        The result.
+        int32 indices, without the axis or with size 1 on it.
     """
     return one("argmax", (t,), {"dim": dim, "keepdim": keepdim})
 
@@ -914,7 +914,7 @@ def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
         keepdim: Whether the axis stays with size 1.
 
     Returns:
-        The result.
+        int32 indices, without the axis or with size 1 on it.
     """
     return one("argmin", (t,), {"dim": dim, "keepdim": keepdim})
 
@@ -932,7 +932,8 @@ def topk(t: Tensor, k: int, axis: int, largest: bool, sorted: bool,
         available_memory_proportion: Kept for compatibility; has no effect.
 
     Returns:
-        The results.
+        The results. `values`: The elements, `k` on the axis, of the dtype of `t`. `indices`: int32 positions
+            on the axis.
     """
     return many("topk", (t,),
                 {"k": k, "axis": axis, "largest": largest, "sorted": sorted, "available_memory_proportion": available_memory_proportion})
@@ -947,7 +948,7 @@ def histogram(t: Tensor, levels: Iterable[float], absolute_of_input: bool) -> Te
         absolute_of_input: Whether absolute values are counted.
 
     Returns:
-        The result.
+        uint32 counts, one for each interval.
     """
     return one("histogram", (t,), {"levels": levels, "absolute_of_input": absolute_of_input})
 
@@ -964,7 +965,7 @@ def random_normal(seed_tensor: Tensor, shape: Iterable[int], mean: float = 0.0, 
         dtype: Dtype of the result.
 
     Returns:
-        The result.
+        A tensor of that shape and dtype.
     """
     return one("random_normal", (seed_tensor,), {"shape": shape, "mean": mean, "std": std, "dtype": dtype})
 
@@ -981,7 +982,7 @@ def random_uniform(seed_tensor: Tensor, shape: Iterable[int], low: float = 0.0, 
         dtype: Dtype of the result.
 
     Returns:
-        The result.
+        A tensor of that shape and dtype.
     """
     return one("random_uniform", (seed_tensor,), {"shape": shape, "low": low, "high": high, "dtype": dtype})
 
@@ -995,7 +996,7 @@ def dropout(t: Tensor, seed_tensor: Tensor, p: float) -> Tensor:
         p: Probability of 0.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("dropout", (t, seed_tensor), {"p": p})
 
@@ -1010,7 +1011,7 @@ def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Iterable[int], ratio: 
         ratio: Probability of 0.
 
     Returns:
-        The result.
+        A tensor of the shape and dtype of `t`.
     """
     return one("shaped_dropout", (t, seed_tensor), {"shape": shape, "ratio": ratio})
 
@@ -1022,6 +1023,6 @@ def lamb_square(t: Tensor) -> Tensor:
         t: A tensor (floats, ints).
 
     Returns:
-        The result.
+        A float32 scalar.
     """
     return one("lamb_square", (t,))

@@ -259,6 +259,8 @@ def arrange_inputs(
         ValueError: An input is missing, given twice, in no way part of the graph, or there are too many.
         TypeError: `graph` is none, or a value can't be made a constant.
     """
+    if isinstance(getattr(graph, "graph", None), Graph):
+        raise TypeError(f"`graph` must be a popxl.Graph; of a {type(graph).__name__} pass its `graph`.")
     expect(graph, Graph, "graph")
     wanted = graph.inputs
     given = _flatten(() if inputs is None else inputs, role)
@@ -280,8 +282,8 @@ def arrange_inputs(
     if check_inputs and missing:
         raise ValueError(
             f"Not enough inputs have been provided for the {role} graph {graph.id}: {', '.join(missing)} "
-            f"missing; "
-            f"{len(by_index)} of {len(wanted)} are there."
+            f"missing; {len(by_index)} of {len(wanted)} are there. Give them by position or in `inputs_dict`; what a "
+            "gradient graph takes from the forward call is in `inputs_dict(call)` of its GradGraphInfo."
         )
     parent = get_current_context().graph
     return [_connect(wanted[i], by_index[i], parent, role) for i in sorted(by_index)]
