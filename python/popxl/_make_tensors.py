@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Iterable, Optional, Tuple
 import numpy as np
 
 from popxl import _core, dtypes
-from popxl.context import _execution_context, gcg, gmg
+from popxl.context import _check_name, _execution_context, gcg, gmg
 from popxl.replica_grouping import ReplicaGrouping, retrieval_mode_of
 from popxl.tensor import Constant, Tensor, Variable
 from popxl.utils import to_numpy
@@ -74,7 +74,7 @@ def variable(
             f"shape {array.shape}."
         )
     element = dtypes.dtype.as_dtype(array.dtype)
-    made = _core.add_variable(graph._pb_graph, name or "t", shape, element, array, groups)
+    made = _core.add_variable(graph._pb_graph, _check_name(name) or "t", shape, element, array, groups)
     all_replicas = mode.name == "AllReplicas"
     made.set_groups(grouping.assignment if groups > 1 else [], groups, all_replicas)
     ir._groupings[made] = grouping
@@ -315,7 +315,7 @@ def constant(
     array = to_numpy(data, dtype, downcast, True, log2_scale, nan_on_overflow)
     element = dtypes.dtype.as_dtype(array.dtype) if dtype is None else dtype
     return Tensor._from_pb_tensor(
-        _core.add_constant(graph._pb_graph, name or "t", array.shape, element, array)
+        _core.add_constant(graph._pb_graph, _check_name(name) or "t", array.shape, element, array)
     )
 
 
@@ -349,7 +349,7 @@ def graph_input(
     made = Tensor._from_pb_tensor(
         _core.add_input(
             graph._pb_graph,
-            name or "t",
+            _check_name(name) or "t",
             dtypes._check_shape(shape),
             dtypes._check_dtype(dtype),
             by_ref,

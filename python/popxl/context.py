@@ -4,6 +4,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Tuple, TypeVar, Union
 
+import numpy as np
+
 from popxl import _core
 
 if TYPE_CHECKING:
@@ -142,6 +144,17 @@ class Context:
 _CURRENT_CONTEXT = Context()
 
 
+def _check_name(name: Optional[str], what: str = "tensor") -> Optional[str]:
+    """The name, once it is known to be one.
+
+    Raises:
+        TypeError: It is neither a string nor None.
+    """
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"The name of a {what} must be a string, not {name!r}.")
+    return name
+
+
 def get_current_context() -> Context:
     """The state in force."""
     return _CURRENT_CONTEXT
@@ -185,7 +198,12 @@ def ipu(ipu: Optional[int]) -> Iterator[Optional[int]]:
 
     Args:
         ipu: Number of the IPU; None leaves it undefined.
+
+    Raises:
+        ValueError: The number is negative or no integer.
     """
+    if ipu is not None and (not isinstance(ipu, (int, np.integer)) or ipu < 0):
+        raise ValueError(f"The number of an IPU is an integer from 0 up, or None, not {ipu!r}.")
     _core.push_ipu(ipu)
     try:
         yield ipu
@@ -236,8 +254,8 @@ def name_scope(name: str) -> Iterator[List[str]]:
     Raises:
         TypeError: `name` is no string.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"The name of a scope must be a string, not {name!r}.")
+    if _check_name(name, "scope") is None:
+        raise TypeError("The name of a scope must be a string, not None.")
     _core.push_scope(name)
     try:
         yield _core.scopes()

@@ -27,7 +27,12 @@ def create_seeds(
     Returns:
         uint32 array of shape (batches_per_step, gradient_accumulation_factor, replicas, 2) without the
         dimensions of size 1; each seed is two uint32, the more significant one first.
+
+    Raises:
+        ValueError: The number is negative or no integer.
     """
+    if not isinstance(seed, (int, np.integer)) or seed + offset < 0:
+        raise ValueError(f"Seeds are made from an integer that is not negative, not from {seed!r} + {offset!r}.")
     shape = (batches_per_step, gradient_accumulation_factor, replicas)
     generator = np.random.default_rng(seed + offset)
     drawn = generator.integers(0, MAX_UINT64, endpoint=True, dtype=np.uint64, size=shape)

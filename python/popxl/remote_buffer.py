@@ -3,7 +3,7 @@
 from typing import Any, Tuple
 
 from popxl.context import gcg
-from popxl.dtypes import _BY_CODE, dtype
+from popxl.dtypes import _BY_CODE, _check_dtype, _check_shape, dtype
 from popxl.tensor import Tensor
 
 
@@ -19,13 +19,16 @@ class RemoteBuffer:
             entries: How many tensors it holds.
 
         Raises:
+            TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
             ValueError: `entries` is not positive.
             RuntimeError: No graph is entered.
         """
         _check_entries(entries)
         self._current_ir = gcg().ir._pb_ir
         self._meta_shape: Tuple[int, ...] = ()
-        self._remote_buffer_id = self._current_ir.add_remote_buffer(tensor_shape, tensor_dtype, entries)
+        self._remote_buffer_id = self._current_ir.add_remote_buffer(
+            _check_shape(tensor_shape), _check_dtype(tensor_dtype), entries
+        )
 
     def set_remote_buffer_info(
         self, tensor_dtype: dtype, tensor_shape: Tuple[int, ...], entries: int
@@ -128,6 +131,7 @@ def remote_buffer(tensor_shape: Tuple[int, ...], tensor_dtype: dtype, entries: i
         entries: How many tensors it holds.
 
     Raises:
+        TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         ValueError: `entries` is not positive.
         RuntimeError: No graph is entered.
     """

@@ -3,7 +3,7 @@
 from typing import Any, Iterable, Optional, Tuple
 
 from popxl import _core
-from popxl.context import gmg
+from popxl.context import _check_name, gmg
 from popxl.dtypes import _check_dtype, _check_shape, dtype as dtype_
 from popxl.tensor import Tensor, TensorSpec
 
@@ -78,7 +78,7 @@ class DeviceToHostStream(Stream):
 def _make(shape: Iterable[int], dtype: dtype_, name: str, direction: Any) -> Tensor:
     pb_ir = gmg().ir._pb_ir
     return Tensor._from_pb_tensor(
-        pb_ir.add_stream(_core.scoped_name(name), _check_shape(shape), _check_dtype(dtype), direction)
+        pb_ir.add_stream(_core.scoped_name(_check_name(name, "stream")), _check_shape(shape), _check_dtype(dtype), direction)
     )
 
 

@@ -154,11 +154,11 @@ void Graph::checkOperands(const OpDef& def, const OpRequest& request) const {
       if (missing) fail(ErrorKind::kValue, "operand `{}` is missing", operand->name);
       continue;
     }
-    if (t->graph_ != this && &t->graph_->ir() != &ir()) {
+    if (&t->graph_->ir() != &ir()) {
       fail(ErrorKind::kValue,
-           "operand `{}`: tensor `{}` belongs to another Ir; each program has tensors of its own, and only a "
-           "Session carries values from one to the other",
-           operandName(def, i), t->id());
+           "operand `{}`: tensor `{}` is not in the current graph `{}`, it belongs to another Ir: only a "
+           "Session carries values from one program to another",
+           operandName(def, i), t->id(), displayName());
     }
     if (t->graph_ != this || t->erased_) {
       fail(ErrorKind::kValue,

@@ -223,3 +223,9 @@ def test_location_of_remote_variables(main):
     remote = popxl.remote_variable(np.ones(2, np.float32), buffer, 1)
     assert remote.location_info.storage == popxl.TensorStorage.OffChip
     assert popxl.variable(1).location_info.storage == popxl.TensorStorage.OnChip
+
+
+def test_squeeze_takes_one_axis_or_several():
+    with popxl.Ir().main_graph:
+        t = popxl.variable(np.ones((1, 2, 1), np.float32))
+        assert ops.squeeze(t, -1).shape == (1, 2) and ops.squeeze(t, [0, 2]).shape == ops.squeeze(t).shape == (2,)

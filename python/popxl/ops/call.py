@@ -319,10 +319,10 @@ def _index_of(key: Tensor, graph: Graph, role: str, wanted: Tuple[Tensor, ...]) 
 def _connect(wanted: Tensor, value: TensorLike, parent: Graph, role: str) -> Tensor:
     if isinstance(value, Tensor):
         if value not in parent:
+            hint = "pass it to this graph as an input" if value.ir == parent.ir else "it belongs to another Ir"
             raise ValueError(
-                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current "
-                f"graph "
-                f"{parent.id or 'main'}."
+                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current graph "
+                f"{parent.id or 'main'}; {hint}."
             )
         return value
     try:

@@ -28,11 +28,12 @@ def init(
         The tensor.
 
     Raises:
+        TypeError: The shape is no sequence of integers, or the dtype none of `popxl.dtypes`.
         ValueError: `init_type` is something else.
     """
     attributes = {
-        "shape": tuple(shape),
-        "dtype": dtype,
+        "shape": dtypes._check_shape(shape),
+        "dtype": dtypes._check_dtype(dtype),
         "init_type": init_type,
         "meta_shape": tuple(meta_shape) if meta_shape else None,
     }
@@ -119,6 +120,7 @@ def print_tensor(
     Raises:
         ValueError: A separator or bracket is not one character, or the format is unknown.
     """
+    expect(t, Tensor, "t")
     for what, text in (
         ("separator", separator),
         ("open_bracket", open_bracket),

@@ -100,12 +100,12 @@ def flatten_(t: Tensor) -> Tensor:
     return reshape_(t, (-1,))
 
 
-def squeeze(t: Tensor, axes: Optional[List[int]] = None) -> Tensor:
+def squeeze(t: Tensor, axes: Optional[Union[int, List[int]]] = None) -> Tensor:
     """The tensor without dimensions of size 1.
 
     Args:
         t: A tensor.
-        axes: The dimensions to leave out; by default all of size 1.
+        axes: The dimension or dimensions to leave out; by default all of size 1.
 
     Returns:
         A tensor with the same elements.
@@ -116,9 +116,10 @@ def squeeze(t: Tensor, axes: Optional[List[int]] = None) -> Tensor:
     shape = t.shape
     if axes is None:
         return reshape(t, tuple(size for size in shape if size != 1))
-    dropped = [handle_negative_axis(t, axis) for axis in axes]
+    given = [axes] if isinstance(axes, int) else list(axes)
+    dropped = [handle_negative_axis(t, axis) for axis in given]
     if len(set(dropped)) < len(dropped):
-        raise ValueError(f"Axes contains duplicates: {list(axes)}.")
+        raise ValueError(f"Axes contains duplicates: {given}.")
     for axis in dropped:
         if not 0 <= axis < len(shape):
             raise ValueError(f"Axis {axis} can't be squeezed: tensor {t.id} has {len(shape)} dimensions.")
