@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/loop.h"
 
 namespace popxl::analysis {
 namespace {
@@ -56,7 +57,7 @@ void Liveness::findEffects(const ir::Graph& graph) {
   for (ir::Op* op : graph.ops()) {
     info.effectful = info.effectful || hasOwnEffect(*op);
     if (op->def().structure == Structure::kNone) continue;
-    size_t operand = op->def().structure == Structure::kConditional ? 1 : 0;
+    size_t operand = ir::firstInput(*op);
     for (const ir::Graph* callee : op->calledGraphs()) {
       findEffects(*callee);
       info.effectful = info.effectful || of(*callee).effectful;
@@ -99,8 +100,10 @@ void Liveness::follow(const ir::Op& op) {
     for (const ir::Graph* callee : op.calledGraphs()) {
       enter(*callee);
       if (op.def().structure != Structure::kRepeat) continue;
-      for (const ir::Tensor* t : callee->outputs())
-        markTensor(*t);  // the next iteration may read any of them
+      const ir::Loop loop(op);
+      for (size_t i = 0; i < loop.carried; ++i) {
+        markTensor(*callee->outputs()[i]);  // the next iteration may read any of them
+      }
     }
   }
   for (size_t i = 0; i < op.inputs().size(); ++i) {
@@ -134,9 +137,10 @@ void Liveness::findReturned(const ir::Graph& graph) {
   if (graph.isMain()) info.returns.assign(outputs.size(), true);
   for (const ir::Use& site : info.sites) {
     if (!live(*site.op)) continue;
-    const bool all = site.op->def().structure == Structure::kRepeat;
+    const bool repeats = site.op->def().structure == Structure::kRepeat;
+    const size_t carried = repeats ? ir::Loop(*site.op).carried : 0;
     for (size_t i = 0; i < outputs.size(); ++i) {
-      info.returns[i] = info.returns[i] || all || live(*site.op->output(i));
+      info.returns[i] = info.returns[i] || i < carried || live(*site.op->output(i));
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -149,8 +153,10 @@ bool Liveness::reads(const ir::Op& op, size_t i) const {
     case Structure::kCall:
       return live(*op.calledGraph()->inputs()[i]) || op.modifies(i);
     case Structure::kRepeat: {
-      const ir::Graph& body = *op.calledGraph();
-      return i < body.outputs().size() || op.modifies(i) || live(*body.inputs()[i]);
+      const ir::Loop loop(op);
+      if (i < loop.first) return true;
+      const size_t input = i - loop.first;
+      return input < loop.carried || op.modifies(i) || live(*loop.body->inputs()[input]);
     }
     case Structure::kConditional: {
       if (i == 0) return true;

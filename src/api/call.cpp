@@ -4,6 +4,7 @@
 
 #include "api/make_op.h"
 #include "base/error.h"
+#include "ir/loop.h"
 #include "ops/ops.h"
 
 namespace popxl {
@@ -51,7 +52,7 @@ std::vector<Tensor> CallSite::outputs() const { return api::wrap(op_->outputs())
 Tensor CallSite::graphToParent(const Tensor& graphTensor) const {
   const ir::Graph& called = *op_->calledGraphs().front();
   if (const size_t i = indexIn(called.inputs(), graphTensor.get()); i < called.inputs().size()) {
-    return api::wrap(op_->input(i));
+    return api::wrap(op_->input(ir::firstInput(*op_) + i));
   }
   if (const size_t i = indexIn(called.outputs(), graphTensor.get()); i < called.outputs().size()) {
     return api::wrap(op_->output(i));
@@ -62,8 +63,9 @@ Tensor CallSite::graphToParent(const Tensor& graphTensor) const {
 
 Tensor CallSite::parentToGraph(const Tensor& parentTensor) const {
   const ir::Graph& called = *op_->calledGraphs().front();
-  if (const size_t i = indexIn(op_->inputs(), parentTensor.get()); i < op_->inputs().size()) {
-    return api::wrap(called.inputs()[i]);
+  const size_t first = ir::firstInput(*op_);
+  for (size_t i = first; i < op_->inputs().size(); ++i) {
+    if (op_->input(i) == parentTensor.get()) return api::wrap(called.inputs()[i - first]);
   }
   if (const size_t i = indexIn(op_->outputs(), parentTensor.get()); i < op_->outputs().size()) {
     return api::wrap(called.outputs()[i]);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "bindings/convert.h"
 #include "bindings/module.h"
+#include "ir/loop.h"
 
 namespace popxl::bindings {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 constexpr int64_t kRepeatOffset = 2;
 
 int64_t operandOffset(const ir::Op& op) {
-  return op.def().structure == ir::Structure::kRepeat ? kRepeatOffset : 0;
+  if (op.def().structure != ir::Structure::kRepeat) return 0;
+  return kRepeatOffset - static_cast<int64_t>(ir::firstInput(op));
 }
 
 bool modifiesIndex(const OpHandle& op, int64_t index) {

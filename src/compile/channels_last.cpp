@@ -5,6 +5,7 @@
 
 #include "algo/regions.h"
 #include "base/error.h"
+#include "ir/loop.h"
 
 namespace popxl::compile {
 namespace {
@@ -70,6 +71,7 @@ class Chooser {
     for (const auto& [t, index] : indices_) {
       if (!mayLieChannelsLast(*t)) possible[setOf(index)] = false;
     }
+    for (const int32_t index : kept_) possible[setOf(index)] = false;
     std::vector<std::vector<size_t>> neighbours(n);
     for (const auto& [a, b] : links_) {
       neighbours[setOf(a)].push_back(setOf(b));
@@ -104,14 +106,42 @@ class Chooser {
     if (hasImageType(*a)) sets_.unite(indexOf(a), indexOf(b));
   }
 
+  /// Slices, and what they are of, keep the order of their dimensions.
+  void keep(const ir::Tensor* t) {
+    if (hasImageType(*t)) kept_.push_back(indexOf(t));
+  }
+
   /// What a graph takes and gives lies as at the place of its call.
   void joinCall(const ir::Op& op) {
-    size_t operand = op.def().structure == ir::Structure::kConditional ? 1 : 0;
+    if (op.def().structure == ir::Structure::kRepeat) return joinRepeat(op);
+    size_t operand = ir::firstInput(op);
     for (const ir::Graph* graph : op.calledGraphs()) {
       for (const ir::Tensor* input : graph->inputs()) join(input, op.input(operand++));
       for (size_t i = 0; i < graph->outputs().size(); ++i) join(graph->outputs()[i], op.output(i));
-      if (op.def().structure != ir::Structure::kRepeat) continue;
-      for (size_t i = 0; i < graph->outputs().size(); ++i) join(graph->inputs()[i], graph->outputs()[i]);
+    }
+  }
+
+  void joinRepeat(const ir::Op& op) {
+    const ir::Loop loop(op);
+    const auto& inputs = loop.body->inputs();
+    const auto& outputs = loop.body->outputs();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ir::Tensor* operand = op.input(loop.first + i);
+      if (loop.isScanned(i)) {
+        keep(inputs[i]);
+        keep(operand);
+      } else {
+        join(inputs[i], operand);
+      }
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (loop.isStacked(i)) {
+        keep(outputs[i]);
+        keep(op.output(i));
+      } else {
+        join(outputs[i], op.output(i));
+        join(inputs[i], outputs[i]);
+      }
     }
   }
 
@@ -141,7 +171,7 @@ class Chooser {
   std::unordered_map<const ir::Tensor*, int32_t> indices_;
   algo::DisjointSets sets_;
   std::vector<std::pair<int32_t, int32_t>> links_;
-  std::vector<int32_t> preferred_;
+  std::vector<int32_t> preferred_, kept_;
 };
 
 }  // namespace

@@ -10,13 +10,12 @@ const Code& GraphLowering::codeOf(const ir::Graph& callee) const {
 }
 
 /// Where the callee finds one input: the operand's own memory where that is safe, else a copy. Operands that
-/// the callee may change for the caller, but that had to be copied, are added to `copyBack`. `callWrites`:
-/// the call changes some operand.
-Ref GraphLowering::argument(const ir::Op& op, size_t operand, const Code& callee, size_t input,
-                            bool callWrites, std::vector<CopyBack>& copyBack) {
+/// the callee may change for the caller, but that had to be copied, are added to `copyBack`. `written`: the
+/// callee writes the input. `callWrites`: the call changes some operand.
+Ref GraphLowering::argument(const ir::Op& op, size_t operand, bool written, bool callWrites,
+                            std::vector<CopyBack>& copyBack) {
   const ir::Tensor* t = op.input(operand);
   if (!context_.liveness.reads(op, operand)) return {};
-  const bool written = callee.writesInput[input];
   if (!written && !callWrites) return asPassed(t);
   const Storage& storage = storages_.at(t);
   const bool dense = context_.channelsLast.matches(t, storage.layout);
@@ -67,7 +66,7 @@ void GraphLowering::lowerCall(const ir::Op& op) {
   refs.reserve(op.inputs().size() + op.outputs().size() + 2);
   std::vector<CopyBack> copyBack;
   for (size_t i = 0; i < op.inputs().size(); ++i) {
-    refs.push_back(argument(op, i, callee, i, callWrites, copyBack));
+    refs.push_back(argument(op, i, callee.writesInput[i], callWrites, copyBack));
   }
   addResultRefs(op, graph, refs);
   const size_t count = refs.size();
@@ -80,19 +79,18 @@ void GraphLowering::lowerCall(const ir::Op& op) {
   copyBackByRef(op, copyBack);
 }
 
-/// Where the first iteration of a repeat finds carried value i: the operand's own memory where nothing
+/// Where the first iteration of a repeat finds a carried value: the operand's own memory where nothing
 /// changes it meanwhile, else a copy in `start`, the buffer of the two that iteration 0 does not write. An
-/// operand that dies here gives its memory to that buffer.
-Ref GraphLowering::carriedStart(const ir::Op& op, size_t i, const Code& body, Ref& start) {
-  const ir::Tensor* t = op.input(i);
+/// operand that dies here gives its memory to that buffer. `written`: the body writes the input.
+Ref GraphLowering::carriedStart(const ir::Op& op, size_t operand, bool written, Ref& start) {
+  const ir::Tensor* t = op.input(operand);
   const Storage& storage = storages_.at(t);
   const Buffer& buffer = storages_.buffers()[static_cast<size_t>(storage.buffer)];
   size_t sharing = 0;
-  bool changes = op.modifies(i);
+  bool changes = op.modifies(operand);
   for (size_t other = 0; other < op.inputs().size(); ++other) {
-    const ir::Tensor* operand = op.input(other);
-    if (operand == nullptr || !storages_.has(operand) || storages_.at(operand).buffer != storage.buffer)
-      continue;
+    const ir::Tensor* also = op.input(other);
+    if (also == nullptr || !storages_.has(also) || storages_.at(also).buffer != storage.buffer) continue;
     ++sharing;
     changes = changes || op.modifies(other);
   }
@@ -100,7 +98,7 @@ Ref GraphLowering::carriedStart(const ir::Op& op, size_t i, const Code& body, Re
   if (!changes && dense && sharing == 1 && buffer.root == t && diesHere(storage.buffer) &&
       takesOver(start, storage.buffer))
     return start;
-  if (!changes && dense && !body.writesInput[i]) return refOf(t);
+  if (!changes && dense && !written) return refOf(t);
   if (start.buffer < 0) start = temporary(t->type().bytes());
   emitCopy(storage, start, context_.channelsLast.layoutOf(t), &op);
   return start;
@@ -122,56 +120,82 @@ bool GraphLowering::takesOver(Ref& start, int32_t from) {
   return true;
 }
 
+/// The two buffers of each carried value, and where iteration 0 finds it.
+void GraphLowering::lowerCarried(const ir::Op& op, const ir::Loop& loop, RunRepeat& run,
+                                 std::vector<Ref>& inputs, std::vector<Ref>& refs) {
+  const Code& code = codeOf(*loop.body);
+  for (size_t i = 0; i < loop.carried; ++i) {
+    const ir::Tensor* operand = op.input(loop.first + i);
+    Ref final = refOf(op.output(i)), other;
+    run.carried.push_back({{}, {}, op.output(i)->type().bytes()});
+    if (loop.hasFixedCount() && loop.count == 0) {
+      emitCopy(storages_.at(operand), final, context_.channelsLast.layoutOf(op.output(i)), &op);
+    } else {
+      Ref& start = loop.hasFixedCount() && loop.count % 2 == 0 ? final : other;
+      inputs[i] = carriedStart(op, loop.first + i, code.writesInput[i], start);
+      if (loop.count > 1 && other.buffer < 0) other = temporary(run.carried.back().bytes);
+    }
+    refs.push_back(final);
+    refs.push_back(other);
+  }
+}
+
+/// Memory for all iterations' values of each stacked output; for one where nothing reads them.
+void GraphLowering::lowerStacks(const ir::Op& op, const ir::Loop& loop, RunRepeat& run,
+                                std::vector<Ref>& refs) {
+  for (size_t i = loop.carried; i < loop.body->outputs().size(); ++i) {
+    const int64_t bytes = loop.body->outputs()[i]->type().bytes();
+    const bool needed = context_.liveness.live(*op.output(i));
+    run.stacks.push_back({{}, bytes, needed});
+    if (!context_.liveness.returns(*loop.body, i)) {
+      refs.emplace_back();
+    } else {
+      refs.push_back(needed ? refOf(op.output(i)) : temporary(bytes));
+    }
+  }
+}
+
 void GraphLowering::lowerRepeat(const ir::Op& op) {
   const bool callWrites = op.modifiesAny();
-  const ir::Graph& body = *op.calledGraph();
-  const Code& code = codeOf(body);
-  const int64_t count = op.attr<int64_t>("repeat_count");
-  const size_t carried = body.outputs().size();
-  std::vector<Ref> inputs(op.inputs().size()), finals, others, freshRefs;
-  std::vector<RunRepeat::Fresh> fresh;
-  std::vector<CopyBack> copyBack;
-  for (size_t i = 0; i < op.inputs().size(); ++i) {
-    if (i >= carried) {
-      inputs[i] = argument(op, i, code, i, callWrites, copyBack);
-      if (inputs[i].buffer >= 0 && !op.modifies(i) && code.writesInput[i]) {
-        const int64_t bytes = op.input(i)->type().bytes();
-        freshRefs.push_back(inputs[i]);
-        inputs[i] = temporary(bytes);
-        freshRefs.push_back(inputs[i]);
-        fresh.push_back({{}, {}, bytes});
-      }
-      continue;
-    }
-    finals.push_back(refOf(op.output(i)));
-    others.emplace_back();
-    if (count == 0) {
-      emitCopy(storages_.at(op.input(i)), finals.back(), context_.channelsLast.layoutOf(op.output(i)), &op);
-      continue;
-    }
-    inputs[i] = carriedStart(op, i, code, count % 2 == 0 ? finals.back() : others.back());
-    if (count > 1 && others.back().buffer < 0) others.back() = temporary(op.output(i)->type().bytes());
+  const ir::Loop loop(op);
+  const Code& code = codeOf(*loop.body);
+  RunRepeat run;
+  run.code = context_.codeOf.at(loop.body);
+  run.count = loop.count;
+  run.whileTrue = loop.whileTrue;
+  run.reverse = loop.reverse;
+  std::vector<Ref> refs = {{}}, inputs(loop.body->inputs().size()), others;
+  if (loop.trips != nullptr) {
+    run.tripsType = loop.trips->dtype();
+    refs.front() = contiguous(loop.trips);
   }
-  std::vector<Ref> refs = inputs;
-  refs.insert(refs.end(), finals.begin(), finals.end());
+  run.inputs.resize(inputs.size());
+  run.slices.assign(inputs.size(), 0);
+  lowerCarried(op, loop, run, inputs, others);
+  lowerStacks(op, loop, run, others);
+  std::vector<CopyBack> copyBack;
+  for (size_t i = loop.carried; i < inputs.size(); ++i) {
+    const size_t operand = loop.first + i;
+    const int64_t bytes = loop.body->inputs()[i]->type().bytes();
+    const bool fresh = code.writesInput[i] && !op.modifies(operand);
+    inputs[i] = argument(op, operand, code.writesInput[i] && !fresh, callWrites, copyBack);
+    if (loop.isScanned(i)) run.slices[i] = bytes;
+    if (!fresh || inputs[i].buffer < 0) continue;
+    others.push_back(temporary(bytes));
+    run.fresh.push_back({i, {}, bytes});
+  }
+  refs.insert(refs.end(), inputs.begin(), inputs.end());
   refs.insert(refs.end(), others.begin(), others.end());
-  refs.insert(refs.end(), freshRefs.begin(), freshRefs.end());
-  refs.push_back(frameFor(context_.codeOf.at(&body)));
-  refs.push_back(temporary(static_cast<int64_t>((inputs.size() + carried) * sizeof(std::byte*))));
+  refs.push_back(frameFor(run.code));
+  const size_t pointers = inputs.size() + loop.body->outputs().size();
+  refs.push_back(temporary(static_cast<int64_t>(pointers * sizeof(std::byte*))));
   Instruction instruction;
   instruction.ops = {&op};
-  instruction.what = RunRepeat{context_.codeOf.at(&body),
-                               count,
-                               std::vector<Address>(inputs.size()),
-                               std::vector<Address>(carried),
-                               std::vector<Address>(carried),
-                               std::move(fresh),
-                               0,
-                               0};
+  instruction.what = std::move(run);
   emit(std::move(instruction), std::move(refs));
   // A carried operand passed by reference holds the last value afterwards.
-  for (size_t i = 0; i < carried; ++i) {
-    if (op.modifies(i)) copyBack.push_back({i, finals[i]});
+  for (size_t i = 0; i < loop.carried; ++i) {
+    if (op.modifies(loop.first + i)) copyBack.push_back({loop.first + i, refOf(op.output(i))});
   }
   copyBackByRef(op, copyBack);
 }
@@ -195,7 +219,7 @@ void GraphLowering::lowerConditional(const ir::Op& op) {
     call.code = context_.codeOf.at(&branch);
     const size_t first = refs.size();
     for (size_t i = 0; i < branch.inputs().size(); ++i, ++operand) {
-      refs.push_back(argument(op, operand, codeOf(branch), i, callWrites, copyBack));
+      refs.push_back(argument(op, operand, codeOf(branch).writesInput[i], callWrites, copyBack));
     }
     addResultRefs(op, branch, refs);
     call.arguments.resize(refs.size() - first);

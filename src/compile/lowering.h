@@ -8,6 +8,7 @@
 #include "compile/fuse.h"
 #include "compile/lower.h"
 #include "compile/storage.h"
+#include "ir/loop.h"
 
 namespace popxl::compile {
 
@@ -87,11 +88,14 @@ class GraphLowering {
   // lower_calls.cpp
   void lowerCall(const ir::Op& op);
   void lowerRepeat(const ir::Op& op);
-  Ref carriedStart(const ir::Op& op, size_t i, const Code& body, Ref& start);
+  Ref carriedStart(const ir::Op& op, size_t operand, bool written, Ref& start);
+  void lowerCarried(const ir::Op& op, const ir::Loop& loop, RunRepeat& run, std::vector<Ref>& inputs,
+                    std::vector<Ref>& refs);
+  void lowerStacks(const ir::Op& op, const ir::Loop& loop, RunRepeat& run, std::vector<Ref>& refs);
   bool takesOver(Ref& start, int32_t from);
   void lowerConditional(const ir::Op& op);
   const Code& codeOf(const ir::Graph& callee) const;
-  Ref argument(const ir::Op& op, size_t operand, const Code& callee, size_t input, bool callWrites,
+  Ref argument(const ir::Op& op, size_t operand, bool written, bool callWrites,
                std::vector<CopyBack>& copyBack);
   void addResultRefs(const ir::Op& op, const ir::Graph& callee, std::vector<Ref>& refs);
   void copyBackByRef(const ir::Op& op, const std::vector<CopyBack>& copyBack);

@@ -118,13 +118,14 @@ void GraphLowering::patch(Draft& draft, const std::vector<int64_t>& offsets) {
   } else if (auto* call = std::get_if<RunCall>(&what)) {
     takeCall(*call);
   } else if (auto* repeat = std::get_if<RunRepeat>(&what)) {
+    repeat->trips = take();
     takeAll(repeat->inputs);
-    takeAll(repeat->finals);
-    takeAll(repeat->others);
-    for (RunRepeat::Fresh& f : repeat->fresh) {
-      f.from = take();
-      f.to = take();
+    for (RunRepeat::Carried& c : repeat->carried) {
+      c.final = take();
+      c.other = take();
     }
+    for (RunRepeat::Stack& stack : repeat->stacks) stack.first = take();
+    for (RunRepeat::Fresh& f : repeat->fresh) f.to = take();
     repeat->frame = take().offset;
     repeat->table = take().offset;
   } else if (auto* conditional = std::get_if<RunConditional>(&what)) {

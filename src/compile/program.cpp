@@ -27,6 +27,11 @@ std::string list(const std::vector<Address>& addresses) {
   return "(" + out + ")";
 }
 
+/// How often the body runs: "x3", "x<=3".
+std::string times(const RunRepeat& r) {
+  return fmt::format("x{}{}{}", r.hasFixedCount() ? "" : "<=", r.count, r.reverse ? " reverse" : "");
+}
+
 struct Printer {
   const Program& program;
 
@@ -38,8 +43,14 @@ struct Printer {
     return fmt::format("call {} {} frame+{}", callee(c.code), list(c.arguments), c.frame);
   }
   std::string operator()(const RunRepeat& r) const {
-    return fmt::format("repeat {} x{} {} carried {} / {} frame+{}", callee(r.code), r.count, list(r.inputs),
-                       list(r.finals), list(r.others), r.frame);
+    std::vector<Address> finals, others, stacks;
+    for (const RunRepeat::Carried& c : r.carried) {
+      finals.push_back(c.final);
+      others.push_back(c.other);
+    }
+    for (const RunRepeat::Stack& stack : r.stacks) stacks.push_back(stack.first);
+    return fmt::format("repeat {} {} {} carried {} / {}{} frame+{}", callee(r.code), times(r), list(r.inputs),
+                       list(finals), list(others), stacks.empty() ? "" : " stacked " + list(stacks), r.frame);
   }
   std::string operator()(const RunConditional& c) const {
     return fmt::format("if {} {} else {}", str(c.condition), (*this)(c.then), (*this)(c.otherwise));
@@ -67,7 +78,7 @@ struct Describer {
   std::string operator()(const RunKernel& k) const { return k.kernel->describe(); }
   std::string operator()(const RunCall& c) const { return "call " + callee(c.code); }
   std::string operator()(const RunRepeat& r) const {
-    return fmt::format("repeat {} x{}", callee(r.code), r.count);
+    return fmt::format("repeat {} {}", callee(r.code), times(r));
   }
   std::string operator()(const RunConditional& c) const {
     return fmt::format("if {} else {}", callee(c.then.code), callee(c.otherwise.code));

@@ -40,21 +40,40 @@ struct RunCall {
   int64_t table = 0;  ///< offset of the pointer table in this frame
 };
 
-/// Runs a body `count` times. Carried value i is read by iteration 0 at `inputs[i]`, by iteration k where
-/// iteration k - 1 wrote it; two buffers alternate so that the last iteration writes `finals[i]`.
+/// Runs a body `count` times, or as often as `trips` says, or while carried value 0 is true, `count` times at
+/// most. Carried value i is read by iteration 0 at `inputs[i]`, by iteration k where iteration k - 1 wrote
+/// it. Two buffers alternate: a fixed number of iterations ends in `final`; else iteration 0 writes `final`,
+/// and what the last one wrote is copied there where it has to be.
 struct RunRepeat {
   int32_t code = 0;
   int64_t count = 0;
-  std::vector<Address> inputs;  ///< of the body; of carried values those of iteration 0
-  std::vector<Address> finals;  ///< one per carried value
-  std::vector<Address> others;  ///< the second buffer of each; none when nothing needs it
-  /// Inputs that are the same in every iteration though the body writes them: copied anew before each.
+  Address trips;  ///< one integer; none where the count is not given when the program runs
+  DType tripsType = DType::kInt32;
+  bool whileTrue = false, reverse = false;
+  std::vector<Address> inputs;  ///< of the body; of carried values those of iteration 0, of slices slice 0
+  std::vector<int64_t> slices;  ///< of each input the bytes from one slice to the next; 0: always the same
+  struct Carried {
+    Address final, other;  ///< other: none when nothing needs it
+    int64_t bytes = 0;
+  };
+  std::vector<Carried> carried;
+  /// An output of which all iterations' values are kept.
+  struct Stack {
+    Address first;
+    int64_t bytes = 0;   ///< of one slice
+    bool needed = true;  ///< else all iterations write the same memory
+  };
+  std::vector<Stack> stacks;
+  /// Inputs that have the operand's value in every iteration though the body writes them: copied before each.
   struct Fresh {
-    Address from, to;
+    size_t input = 0;
+    Address to;
     int64_t bytes = 0;
   };
   std::vector<Fresh> fresh;
   int64_t frame = 0, table = 0;
+
+  bool hasFixedCount() const { return trips.base == Address::Base::kNone && !whileTrue; }
 };
 
 struct RunConditional {

@@ -21,6 +21,10 @@ struct StreamCursor {
   std::byte* take(const ir::Stream& stream, const ir::Op& op, int64_t replica, int64_t replicas);
 };
 
+/// How often a repeat runs whose trip count is a tensor with value `trips`. Error(kNumeric) naming the op
+/// when that is more than it has room for.
+int64_t tripCount(const ir::Op& op, int64_t trips);
+
 /// What carries out a program on one replica's memory.
 class Engine {
  public:

@@ -61,7 +61,7 @@ void Executor::execute(const Instruction& instruction, std::byte* frame, std::by
   } else if (const auto* call = std::get_if<compile::RunCall>(&what)) {
     runCall(*call, frame, arguments);
   } else if (const auto* repeat = std::get_if<compile::RunRepeat>(&what)) {
-    runRepeat(*repeat, frame, arguments);
+    runRepeat(*repeat, *instruction.ops.front(), frame, arguments);
   } else if (const auto* conditional = std::get_if<compile::RunConditional>(&what)) {
     const bool taken = *pointer(conditional->condition, frame, arguments) != std::byte{0};
     runCall(taken ? conditional->then : conditional->otherwise, frame, arguments);
@@ -90,26 +90,6 @@ void Executor::runCall(const compile::RunCall& call, std::byte* frame, std::byte
   runCode(program_.codes[static_cast<size_t>(call.code)], frame + call.frame, table);
 }
 
-void Executor::runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std::byte* const* arguments) {
-  auto** table = reinterpret_cast<std::byte**>(frame + repeat.table);
-  const size_t inputs = repeat.inputs.size(), carried = repeat.finals.size();
-  for (size_t i = carried; i < inputs; ++i) table[i] = pointer(repeat.inputs[i], frame, arguments);
-  for (int64_t k = 0; k < repeat.count; ++k) {
-    const bool writesFinal = (repeat.count - 1 - k) % 2 == 0;
-    for (size_t i = 0; i < carried; ++i) {
-      std::byte* final = pointer(repeat.finals[i], frame, arguments);
-      std::byte* other = pointer(repeat.others[i], frame, arguments);
-      table[i] = k == 0 ? pointer(repeat.inputs[i], frame, arguments) : writesFinal ? other : final;
-      table[inputs + i] = writesFinal ? final : other;
-    }
-    for (const auto& fresh : repeat.fresh) {
-      std::memcpy(pointer(fresh.to, frame, arguments), pointer(fresh.from, frame, arguments),
-                  static_cast<size_t>(fresh.bytes));
-    }
-    runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
-  }
-}
-
 namespace {
 
 int64_t integerAt(const std::byte* p, DType type) {
@@ -119,6 +99,64 @@ int64_t integerAt(const std::byte* p, DType type) {
 }
 
 }  // namespace
+
+/// Tells iteration k, on a slice, where its inputs and outputs lie.
+void Executor::placeIteration(const compile::RunRepeat& repeat, int64_t k, int64_t slice, std::byte** table,
+                              std::byte* frame, std::byte* const* arguments) const {
+  const size_t inputs = repeat.inputs.size(), carried = repeat.carried.size();
+  const bool writesFinal = (repeat.hasFixedCount() ? repeat.count - 1 - k : k) % 2 == 0;
+  for (size_t i = 0; i < carried; ++i) {
+    std::byte* final = pointer(repeat.carried[i].final, frame, arguments);
+    std::byte* other = pointer(repeat.carried[i].other, frame, arguments);
+    table[i] = k == 0 ? pointer(repeat.inputs[i], frame, arguments) : writesFinal ? other : final;
+    table[inputs + i] = writesFinal ? final : other;
+  }
+  for (size_t i = carried; i < inputs; ++i) {
+    table[i] = pointer(repeat.inputs[i], frame, arguments) + repeat.slices[i] * slice;
+  }
+  for (size_t i = 0; i < repeat.stacks.size(); ++i) {
+    const auto& [first, bytes, needed] = repeat.stacks[i];
+    table[inputs + carried + i] = pointer(first, frame, arguments) + (needed ? bytes * slice : 0);
+  }
+  for (const auto& fresh : repeat.fresh) {
+    std::byte* to = pointer(fresh.to, frame, arguments);
+    std::memcpy(to, table[fresh.input], static_cast<size_t>(fresh.bytes));
+    table[fresh.input] = to;
+  }
+}
+
+/// After a number of iterations that the program decided: carried values to where they end, zeros to the
+/// slices of iterations that did not run.
+void Executor::settleRepeat(const compile::RunRepeat& repeat, int64_t done, std::byte* frame,
+                            std::byte* const* arguments) const {
+  for (size_t i = 0; i < repeat.carried.size() && done % 2 == 0; ++i) {
+    const auto& [final, other, bytes] = repeat.carried[i];
+    const compile::Address& last = done == 0 ? repeat.inputs[i] : other;
+    std::memcpy(pointer(final, frame, arguments), pointer(last, frame, arguments),
+                static_cast<size_t>(bytes));
+  }
+  for (const auto& [first, bytes, needed] : repeat.stacks) {
+    std::byte* memory = pointer(first, frame, arguments);
+    if (!needed || memory == nullptr) continue;
+    std::memset(memory + bytes * done, 0, static_cast<size_t>(bytes * (repeat.count - done)));
+  }
+}
+
+void Executor::runRepeat(const compile::RunRepeat& repeat, const ir::Op& op, std::byte* frame,
+                         std::byte* const* arguments) {
+  auto** table = reinterpret_cast<std::byte**>(frame + repeat.table);
+  int64_t count = repeat.count;
+  if (repeat.trips.base != compile::Address::Base::kNone) {
+    count = tripCount(op, integerAt(pointer(repeat.trips, frame, arguments), repeat.tripsType));
+  }
+  int64_t done = 0;
+  for (; done < count; ++done) {
+    placeIteration(repeat, done, repeat.reverse ? count - 1 - done : done, table, frame, arguments);
+    if (repeat.whileTrue && *table[0] == std::byte{0}) break;
+    runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
+  }
+  if (!repeat.hasFixedCount()) settleRepeat(repeat, done, frame, arguments);
+}
 
 void Executor::runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
                          std::byte* const* arguments) {

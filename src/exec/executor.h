@@ -26,7 +26,12 @@ class Executor final : public Engine {
   void execute(const compile::Instruction& instruction, std::byte* frame, std::byte* const* arguments);
   void runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments);
   void runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments);
-  void runRepeat(const compile::RunRepeat& repeat, std::byte* frame, std::byte* const* arguments);
+  void runRepeat(const compile::RunRepeat& repeat, const ir::Op& op, std::byte* frame,
+                 std::byte* const* arguments);
+  void placeIteration(const compile::RunRepeat& repeat, int64_t k, int64_t slice, std::byte** table,
+                      std::byte* frame, std::byte* const* arguments) const;
+  void settleRepeat(const compile::RunRepeat& repeat, int64_t done, std::byte* frame,
+                    std::byte* const* arguments) const;
   void runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
                  std::byte* const* arguments);
   std::byte* nextEntry(int32_t stream, const ir::Op& op);

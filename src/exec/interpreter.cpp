@@ -217,25 +217,54 @@ void Interpreter::runCall(const ir::Op& op, Frame& frame) {
   for (size_t i = 0; i < op.outputs().size(); ++i) give(op, i, results[i], frame);
 }
 
-void Interpreter::runRepeat(const ir::Op& op, Frame& frame) {
-  const ir::Graph& body = *op.calledGraph();
-  const size_t carried = body.outputs().size();
-  std::vector<Bytes> values;  // carried ones change; the others are the same in every iteration
-  for (const ir::Tensor* t : op.inputs()) values.push_back(read(t, frame));
-  for (int64_t k = 0; k < op.attr<int64_t>("repeat_count"); ++k) {
-    std::vector<Cells> inputs;
-    for (size_t i = 0; i < op.inputs().size(); ++i) {
-      const ir::Tensor* t = op.input(i);
-      const bool shared = i >= carried && op.modifies(i);
-      inputs.push_back(shared ? cellsOf(t, frame) : fresh(t, values[i]));
+/// What one iteration gets: `values` of the carried ones, a slice of scanned ones, the others as they are.
+std::vector<Interpreter::Cells> Interpreter::iterationInputs(const ir::Op& op, const ir::Loop& loop,
+                                                             const std::vector<Bytes>& values, int64_t slice,
+                                                             Frame& frame) const {
+  std::vector<Cells> inputs;
+  for (size_t i = 0; i < loop.body->inputs().size(); ++i) {
+    const ir::TensorType& type = loop.body->inputs()[i]->type();
+    const int64_t elements = type.numElements(), first = loop.isScanned(i) ? slice * elements : 0;
+    if (i >= loop.carried && op.modifies(loop.first + i)) {
+      const Cells& whole = cellsOf(op.input(loop.first + i), frame);
+      inputs.push_back({whole.memory, {whole.at.begin() + first, whole.at.begin() + first + elements}});
+    } else {
+      const auto from = values[i].begin() + first * sizeOf(type.dtype);
+      inputs.push_back({copyOf({from, from + type.bytes()}), inOrder(elements)});
     }
-    std::vector<Bytes> results = runCallee(body, inputs);
-    std::move(results.begin(), results.end(), values.begin());
   }
-  for (size_t i = 0; i < carried; ++i) {
+  return inputs;
+}
+
+void Interpreter::runRepeat(const ir::Op& op, Frame& frame) {
+  const ir::Loop loop(op);
+  int64_t count = loop.count;
+  if (loop.trips != nullptr) {
+    const DType type = loop.trips->dtype();
+    count = tripCount(op, ir::Number(type, loadElement(type, read(loop.trips, frame).data())).integer());
+  }
+  std::vector<Bytes> values;  // carried ones change; the others are the same in every iteration
+  for (size_t i = loop.first; i < op.inputs().size(); ++i) values.push_back(read(op.input(i), frame));
+  std::vector<Bytes> stacks;
+  for (size_t i = loop.carried; i < op.outputs().size(); ++i) {
+    stacks.emplace_back(static_cast<size_t>(op.output(i)->type().bytes()));
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    if (loop.whileTrue && values[0][0] == std::byte{0}) break;
+    const int64_t slice = loop.reverse ? count - 1 - k : k;
+    const std::vector<Bytes> results = runCallee(*loop.body, iterationInputs(op, loop, values, slice, frame));
+    for (size_t i = 0; i < loop.carried; ++i) values[i] = results[i];
+    for (size_t i = 0; i < stacks.size(); ++i) {
+      const Bytes& result = results[loop.carried + i];
+      std::copy(result.begin(), result.end(),
+                stacks[i].begin() + slice * static_cast<int64_t>(result.size()));
+    }
+  }
+  for (size_t i = 0; i < loop.carried; ++i) {
     give(op, i, values[i], frame);
-    if (op.modifies(i)) write(op.input(i), frame, values[i]);
+    if (op.modifies(loop.first + i)) write(op.input(loop.first + i), frame, values[i]);
   }
+  for (size_t i = 0; i < stacks.size(); ++i) give(op, loop.carried + i, stacks[i], frame);
 }
 
 void Interpreter::runConditional(const ir::Op& op, Frame& frame) {

@@ -7,6 +7,7 @@
 #include "compile/program.h"
 #include "exec/engine.h"
 #include "exec/evaluate.h"
+#include "ir/loop.h"
 
 namespace popxl::exec {
 
@@ -34,6 +35,8 @@ class Interpreter final : public Engine {
   void runCall(const ir::Op& op, Frame& frame);
   void runRepeat(const ir::Op& op, Frame& frame);
   void runConditional(const ir::Op& op, Frame& frame);
+  std::vector<Cells> iterationInputs(const ir::Op& op, const ir::Loop& loop, const std::vector<Bytes>& values,
+                                     int64_t slice, Frame& frame) const;
   std::vector<Bytes> runCallee(const ir::Graph& graph, const std::vector<Cells>& inputs);
   std::byte* nextEntry(const ir::Op& op);
   std::byte* remoteEntry(const ir::Op& op, Frame& frame) const;

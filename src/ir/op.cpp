@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/graph.h"
 #include "ir/ir.h"
+#include "ir/loop.h"
 
 namespace popxl::ir {
 
@@ -99,10 +100,11 @@ bool Op::modifies(size_t input) const {
     }
     case Structure::kRepeat: {
       if (std::binary_search(declaredModified_.begin(), declaredModified_.end(), index)) return true;
-      const Graph& body = *calledGraph();
-      if (input >= body.inputs().size() || !body.inputs()[input]->byRef()) return false;
-      const bool carried = input < body.outputs().size();
-      return carried || modifiedInside(*body.inputs()[input]);
+      const Loop loop(*this);
+      const std::vector<Tensor*>& wanted = loop.body->inputs();
+      const size_t i = input - loop.first;
+      if (input < loop.first || i >= wanted.size() || !wanted[i]->byRef()) return false;
+      return i < loop.carried || modifiedInside(*wanted[i]);
     }
     case Structure::kConditional:
       return std::binary_search(declaredModified_.begin(), declaredModified_.end(), index);

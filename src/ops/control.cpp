@@ -1,6 +1,7 @@
 #include <set>
 
 #include "ir/ir.h"
+#include "ir/loop.h"
 #include "ops/define.h"
 
 // Ops that run graphs. Their effects and gradients come from the graphs; the executor runs them itself.
@@ -8,8 +9,9 @@ namespace popxl::ops {
 
 namespace {
 
-/// Checks operands [first, first + inputs of the callee) against the inputs of the callee.
-void checkInputs(const Op& op, const ir::Graph& callee, size_t first) {
+/// Checks operands [first, first + inputs of the callee) against the inputs of the callee; a `loop` gives the
+/// scanned ones a slice of their operand.
+void checkInputs(const Op& op, const ir::Graph& callee, size_t first, const ir::Loop* loop = nullptr) {
   const size_t wanted = callee.inputs().size();
   const size_t given = op.inputs().size() < first ? 0 : op.inputs().size() - first;
   if (given < wanted) {
@@ -19,7 +21,17 @@ void checkInputs(const Op& op, const ir::Graph& callee, size_t first) {
   for (size_t i = 0; i < wanted; ++i) {
     const Tensor& have = *op.input(first + i);
     const Tensor& want = *callee.inputs()[i];
-    if (have.dtype() == want.dtype() && have.shape() == want.shape()) continue;
+    const bool scanned = loop != nullptr && loop->isScanned(i);
+    const Shape shape = scanned ? ir::stackedShape(loop->count, want.shape()) : want.shape();
+    if (have.dtype() == want.dtype() && have.shape() == shape) continue;
+    if (scanned) {
+      fail(ErrorKind::kGraph,
+           "tensor `{}` is {}, but input `{}` of graph `{}`, {}, takes a slice of it in each of {} "
+           "iterations: "
+           "it must be {}",
+           have.id(), have.type().str(), want.name(), callee.displayName(), want.type().str(), loop->count,
+           ir::TensorType{want.dtype(), shape, {}}.str());
+    }
     fail(ErrorKind::kGraph, "tensor `{}` is {}, but input `{}` of graph `{}` is {}; they must be equal",
          have.id(), have.type().str(), want.name(), callee.displayName(), want.type().str());
   }
@@ -69,28 +81,56 @@ void inferCall(const Op& op, Types& out) {
   outputTypes(callee, out);
 }
 
-void inferRepeat(const Op& op, Types& out) {
-  const ir::Graph& body = *op.attr<ir::Graph*>("graph");
-  const int64_t count = integer(op, "repeat_count");
-  checkNotItself(op, body);
-  if (count < 0) fail(ErrorKind::kValue, "Repeat count must be >= 0, it is {}", count);
-  if (body.outputs().size() > body.inputs().size()) {
+void checkLoop(const Op& op, const ir::Loop& loop) {
+  const ir::Graph& body = *loop.body;
+  const size_t inputs = body.inputs().size(), outputs = body.outputs().size();
+  if (loop.count < 0) fail(ErrorKind::kValue, "Repeat count must be >= 0, it is {}", loop.count);
+  const int64_t stacked = integer(op, "stacked"), scanned = integer(op, "scanned");
+  if (stacked < 0 || stacked > static_cast<int64_t>(outputs)) {
+    fail(ErrorKind::kValue, "{} outputs of graph `{}` can't be stacked; it has {}", stacked,
+         body.displayName(), outputs);
+  }
+  if (scanned < 0 || scanned > static_cast<int64_t>(inputs)) {
+    fail(ErrorKind::kValue, "{} inputs of graph `{}` can't be scanned; it has {}", scanned,
+         body.displayName(), inputs);
+  }
+  if (loop.carried + loop.scanned > inputs) {
     fail(ErrorKind::kValue,
          "To repeat the subgraph `{}`, it must not have more outputs ({}) than inputs ({}): each output "
-         "becomes the input "
-         "at the same place in the next iteration",
-         body.displayName(), body.outputs().size(), body.inputs().size());
+         "becomes the input at the same place in the next iteration",
+         body.displayName(), loop.carried, inputs - loop.scanned);
   }
-  checkInputs(op, body, 0);
-  checkNoMore(op, body, body.inputs().size());
-  for (size_t i = 0; i < body.outputs().size(); ++i) {
-    const TensorType &output = body.outputs()[i]->type(), &input = body.inputs()[i]->type();
-    if (output.dtype == input.dtype && output.shape == input.shape) continue;
+  if (loop.whileTrue && (loop.carried == 0 || body.inputs()[0]->dtype() != DType::kBool ||
+                         body.inputs()[0]->type().numElements() != 1)) {
     fail(ErrorKind::kGraph,
-         "output `{}` of graph `{}` is {}, but it becomes input `{}`, {}, in the next iteration",
-         body.outputs()[i]->name(), body.displayName(), output.str(), body.inputs()[i]->name(), input.str());
+         "to be repeated while it is true, input 0 of graph `{}` must be a carried bool of one element",
+         body.displayName());
   }
-  outputTypes(body, out);
+}
+
+void inferRepeat(const Op& op, Types& out) {
+  const ir::Loop loop(op);
+  const ir::Graph& body = *loop.body;
+  checkNotItself(op, body);
+  if (loop.trips != nullptr) requireScalar(op, 0);
+  checkLoop(op, loop);
+  checkInputs(op, body, loop.first, &loop);
+  checkNoMore(op, body, loop.first + body.inputs().size());
+  for (size_t i = 0; i < body.outputs().size(); ++i) {
+    const TensorType& output = body.outputs()[i]->type();
+    if (loop.isStacked(i)) {
+      out.push_back({output.dtype, ir::stackedShape(loop.count, output.shape), {}});
+      continue;
+    }
+    const TensorType& input = body.inputs()[i]->type();
+    if (output.dtype != input.dtype || output.shape != input.shape) {
+      fail(ErrorKind::kGraph,
+           "output `{}` of graph `{}` is {}, but it becomes input `{}`, {}, in the next iteration",
+           body.outputs()[i]->name(), body.displayName(), output.str(), body.inputs()[i]->name(),
+           input.str());
+    }
+    out.push_back(output);
+  }
 }
 
 void inferConditional(const Op& op, Types& out) {
@@ -115,6 +155,42 @@ void inferConditional(const Op& op, Types& out) {
   outputTypes(yes, out);
 }
 
+void addRepeats(Defs& defs) {
+  OpDef repeat;
+  repeat.name = "repeat";
+  repeat.type = "Loop";
+  repeat.doc = "Runs a graph a number of times; its outputs become its first inputs of the next time.";
+  repeat.operands = {{"inputs", ir::kAny,
+                      "Inputs of the first time: carried ones, scanned ones, and those that stay the same.",
+                      Arity::kVariadic}};
+  repeat.attrs = {
+      {"graph", AttrType::kGraph, "The graph to run."},
+      {"repeat_count", AttrType::kInt, "How many times; after 0 times the outputs are the inputs."},
+      {"stacked", AttrType::kInt,
+       "So many outputs, the last ones, are not carried: the result holds those of all times.",
+       Attr(int64_t{0})},
+      {"scanned", AttrType::kInt,
+       "So many inputs, after the carried ones, are slices of their operand: another one each time.",
+       Attr(int64_t{0})},
+      {"reverse", AttrType::kBool, "Whether slices are taken and given from the last to the first.",
+       Attr(false)},
+      {"while_true", AttrType::kBool,
+       "Whether to end early: before a time to which false is carried as input 0.", Attr(false)}};
+  repeat.results = {{"outputs", "", true}};
+  repeat.infer = inferRepeat;
+  repeat.visibility = Visibility::kManual;
+  repeat.structure = Structure::kRepeat;
+  defs.push_back(repeat);
+
+  OpDef upTo = repeat;
+  upTo.name = "repeat_up_to";
+  upTo.type = "LoopUpTo";
+  upTo.doc = "Runs a graph as often as a tensor says, at most `repeat_count` times.";
+  upTo.operands.insert(upTo.operands.begin(),
+                       {"trip_count", ir::kInts, "How many times; a negative number is 0."});
+  defs.push_back(upTo);
+}
+
 }  // namespace
 
 void control(Defs& defs) {
@@ -130,20 +206,7 @@ void control(Defs& defs) {
   call.structure = Structure::kCall;
   defs.push_back(call);
 
-  OpDef repeat;
-  repeat.name = "repeat";
-  repeat.type = "Loop";
-  repeat.doc = "Runs a graph a number of times; its outputs become its first inputs of the next time.";
-  repeat.operands = {
-      {"inputs", ir::kAny, "Inputs of the first time; those beyond the outputs stay.", Arity::kVariadic}};
-  repeat.attrs = {
-      {"graph", AttrType::kGraph, "The graph to run."},
-      {"repeat_count", AttrType::kInt, "How many times; after 0 times the outputs are the inputs."}};
-  repeat.results = {{"outputs", "", true}};
-  repeat.infer = inferRepeat;
-  repeat.visibility = Visibility::kManual;
-  repeat.structure = Structure::kRepeat;
-  defs.push_back(repeat);
+  addRepeats(defs);
 
   OpDef conditional;
   conditional.name = "conditional";

@@ -25,9 +25,62 @@ def _repeat_never(a, b):
     return ops.repeat(_graph(lambda x, y: x * 0.5 + y, a, b), 0, a, b)
 
 
+def _repeat_up_to(count):
+    def run(a, b):
+        n = popxl.constant(count, popxl.int32)
+        return ops.repeat(_graph(lambda x, y: x * 0.5 + y, a, b), n, a, b, max_repeat_count=4)
+
+    return run
+
+
+def _repeated(a, b, count):
+    for _ in range(count):
+        a = a * 0.5 + b
+    return a
+
+
+def _scan(a, b):
+    """Runs over the rows of b from the last one, with one row of a as state."""
+
+    def step(state, row, factor):
+        state = state * 0.5 + row
+        return state, state * factor
+
+    start, half = ops.sum(a, axis=[0]), popxl.constant(0.5, a.dtype)
+    (last,), (all_states,) = ops.scan(_graph(step, start, start, half), [start], [b], half, reverse=True)
+    return last, all_states
+
+
+def _scanned(a, b):
+    state, states = a.sum(axis=0), np.zeros_like(b)
+    for i in reversed(range(len(b))):
+        state = state * 0.5 + b[i]
+        states[i] = state * 0.5
+    return state, states
+
+
+def _while_loop(a, b):
+    """Halves until the sum of squares is small."""
+    body = _graph(lambda x, y: x * 0.5 + y * 0.125, a, b)
+    cond = _graph(lambda x: ops.greater(ops.sumsquare(x), popxl.constant(0.5, a.dtype)), a)
+    return ops.while_loop(cond, body, 3, a, b)
+
+
+def _while_looped(a, b):
+    for _ in range(3):
+        if np.sum(a * a) > 0.5:
+            a = a * 0.5 + b * 0.125
+    return a
+
+
+def _no_bound():
+    a = popxl.variable(1.0)
+    ops.repeat(_graph(lambda x: x + 1, a), popxl.variable(2), a)
+
+
 def _conditional(value):
     def run(a, b):
-        condition = popxl.variable(value, popxl.bool)
+        condition = popxl.constant(value, popxl.bool)
         return ops.conditional(condition, _graph(lambda x: x + 1, a), _graph(lambda y: y * 2, b), [a], [b])
 
     return run
@@ -99,7 +152,8 @@ _RUNNING = [
         "repeat",
         _repeat,
         _TWO,
-        lambda a, b: ((a * 0.5 + b) * 0.5 + b) * 0.5 + b,
+        lambda a, b: _repeated(a, b, 3),
+        grad=(0, 1),
         tolerance=2,
         bad=(
             Bad(_missing, ValueError, "^Not enough inputs have been provided"),
@@ -107,16 +161,30 @@ _RUNNING = [
             Bad(_growing, ValueError, "^To repeat the subgraph"),
         ),
     ),
-    Case("repeat", _repeat_never, _TWO, lambda a, b: a, "never"),
+    Case("repeat", _repeat_never, _TWO, lambda a, b: a, "never", grad=(0, 1)),
+    Case("repeat", _scan, _TWO, _scanned, "scan", dtypes=FLOATS, grad=(0, 1), tolerance=4),
+    Case("repeat", _while_loop, _TWO, _while_looped, "while", grad=(0, 1), tolerance=2),
+    Case(
+        "repeat_up_to",
+        _repeat_up_to(3),
+        _TWO,
+        lambda a, b: _repeated(a, b, 3),
+        grad=(0, 1),
+        tolerance=2,
+        bad=(Bad(_no_bound, ValueError, "max_repeat_count"),),
+    ),
+    Case("repeat_up_to", _repeat_up_to(-1), _TWO, lambda a, b: a, "never", grad=(0, 1)),
+    Case("repeat_up_to", _repeat_up_to(4), _TWO, lambda a, b: _repeated(a, b, 4), "most", tolerance=2),
     Case(
         "conditional",
         _conditional(True),
         _TWO,
         lambda a, b: a + 1,
         "then",
+        grad=(0, 1),
         bad=(Bad(_uneven, ValueError, "same number of outputs"),),
     ),
-    Case("conditional", _conditional(False), _TWO, lambda a, b: b * 2, "else"),
+    Case("conditional", _conditional(False), _TWO, lambda a, b: b * 2, "else", grad=(0, 1)),
 ]
 
 

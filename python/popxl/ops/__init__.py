@@ -24,7 +24,7 @@ from popxl.ops.placement import io_tile_copy, ipu_copy, remote_code_load
 from popxl.ops.randomness import split_random_seed
 from popxl.ops.reductions import cumsum, median
 from popxl.ops.remote import remote_load, remote_load_, remote_store
-from popxl.ops.repeat import repeat, repeat_with_info
+from popxl.ops.repeat import repeat, repeat_with_info, scan, while_loop
 from popxl.ops.scattering import scatter_reduce
 from popxl.ops.shaping import (
     concat,
@@ -94,6 +94,8 @@ __all__ = [
     "remote_store",
     "repeat",
     "repeat_with_info",
+    "scan",
+    "while_loop",
     "reshape",
     "reshape_",
     "scaled_add",

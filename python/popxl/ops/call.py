@@ -11,9 +11,9 @@ from popxl.tensor import Tensor, TensorLike
 
 __all__ = ["CallSiteInfo", "call", "call_with_info"]
 
-_LOOP = "Loop"
 #: A loop counts its operands from here on: before them come the trip count and the condition to go on.
 _LOOP_OFFSET = 2
+_LOOPS = {"Loop": 0, "LoopUpTo": 1}
 
 
 class CallSiteInfo:
@@ -29,7 +29,10 @@ class CallSiteInfo:
             subgraph_op: The op.
         """
         self._op = subgraph_op
-        self._offset = _LOOP_OFFSET if subgraph_op.op_type == _LOOP else 0
+        is_loop = subgraph_op.op_type in _LOOPS
+        self._offset = _LOOP_OFFSET if is_loop else 0
+        #: The operand that provides input 0 of the graph.
+        self._first = _LOOPS[subgraph_op.op_type] if is_loop else 0
 
     @property
     def called_graph(self) -> Graph:
@@ -94,7 +97,8 @@ class CallSiteInfo:
         """
         wanted = graph_tensor._pb_tensor
         graph = self._op.getCalledGraphs()[0]
-        for inside, outside in ((graph.inputs, self._op.inputs), (graph.outputs, self._op.outputs)):
+        operands = self._op.inputs[self._first :]
+        for inside, outside in ((graph.inputs, operands), (graph.outputs, self._op.outputs)):
             if wanted in inside:
                 return Tensor._from_pb_tensor(outside[inside.index(wanted)])
         raise self._unknown(graph_tensor)
@@ -116,13 +120,13 @@ class CallSiteInfo:
             ValueError: The tensor is no operand here.
         """
         position = self._position(parent_tensor)
-        return Tensor._from_pb_tensor(self._op.getCalledGraphs()[0].inputs[position])
+        return Tensor._from_pb_tensor(self._op.getCalledGraphs()[0].inputs[position - self._first])
 
     def _position(self, parent_tensor: Tensor) -> int:
-        operands = self._op.inputs
+        operands = self._op.inputs[self._first :]
         if parent_tensor._pb_tensor not in operands:
             raise ValueError(f"Tensor {parent_tensor.id} is not passed to a graph here.")
-        return operands.index(parent_tensor._pb_tensor)
+        return self._first + operands.index(parent_tensor._pb_tensor)
 
     def parent_input(self, idx: int) -> Tensor:
         """The tensor of the parent graph that is an operand.
@@ -133,7 +137,10 @@ class CallSiteInfo:
         Raises:
             IndexError: There is no such operand.
         """
-        return Tensor._from_pb_tensor(self._op.inTensor(idx - self._offset))
+        operand = idx - self._offset + self._first
+        if idx < self._offset:  # a trip count that is a tensor, or one that is none
+            operand = idx if idx < self._first else -1
+        return Tensor._from_pb_tensor(self._op.inTensor(operand))
 
     def parent_output(self, idx: int) -> Tensor:
         """The tensor of the parent graph that is a result.
@@ -148,8 +155,8 @@ class CallSiteInfo:
 
     @property
     def inputs(self) -> Tuple[Tensor, ...]:
-        """The operands, in order."""
-        return tuple(map(Tensor._from_pb_tensor, self._op.inputs))
+        """The operands, in order; of a loop without its trip count."""
+        return tuple(map(Tensor._from_pb_tensor, self._op.inputs[self._first :]))
 
     @property
     def outputs(self) -> Tuple[Tensor, ...]:
@@ -167,7 +174,8 @@ class CallSiteInfo:
             ValueError: The tensor is no operand here.
         """
         position = self._position(parent_tensor)
-        if infer_modified_regions and not _is_written(self._op.getCalledGraphs()[0].inputs[position]):
+        graph_input = self._op.getCalledGraphs()[0].inputs[position - self._first]
+        if infer_modified_regions and not _is_written(graph_input):
             return
         self._op.declare_modified(position)
 

@@ -1,0 +1,54 @@
+#include "passes/surgery.h"
+
+#include "analysis/dependences.h"
+#include "base/error.h"
+
+namespace popxl::passes {
+
+using ir::Graph;
+using ir::Op;
+using ir::Tensor;
+
+Tensor* mapped(Tensor* t, Graph& to, TensorMapping& tensors) {
+  if (const auto known = tensors.find(t); known != tensors.end()) return known->second;
+  if (t->kind() != ir::TensorKind::kConstant) {
+    fail(ErrorKind::kValue,
+         "tensor `{}` can't be copied from graph `{}` to graph `{}`: say which tensor stands for it there",
+         t->id(), t->graph().displayName(), to.displayName());
+  }
+  Tensor* copy = to.addConstant(t->name(), t->type(), t->data());
+  copy->setLoc(t->loc());
+  tensors.emplace(t, copy);
+  return copy;
+}
+
+Op& copyOp(const Op& op, Graph& to, TensorMapping& tensors) {
+  ir::OpRequest request{{}, op.attrs(), op.inplace(), {}, op.settings(), op.loc()};
+  for (Tensor* t : op.inputs()) request.inputs.push_back(t == nullptr ? nullptr : mapped(t, to, tensors));
+  for (const Tensor* t : op.outputs()) request.outputNames.push_back(t->name());
+  Op& copy = *to.addOp(op.def(), std::move(request));
+  for (const int32_t operand : op.declaredModified()) copy.declareModified(operand);
+  for (size_t i = 0; i < op.outputs().size(); ++i) tensors[op.output(i)] = copy.output(i);
+  return copy;
+}
+
+void copyOps(const Graph& from, Graph& to, TensorMapping& tensors) {
+  std::unordered_map<const Op*, Op*> copies;
+  const std::vector<Op*> ops = analysis::topologicalOrder(from);
+  for (const Op* op : ops) copies.emplace(op, &copyOp(*op, to, tensors));
+  for (const Op* op : ops) {
+    for (const Op* before : op->after()) copies.at(op)->addAfter(copies.at(before));
+  }
+}
+
+Graph& cloneGraph(const Graph& graph) {
+  const std::string base = graph.id().substr(0, graph.id().rfind("_subgraph("));
+  Graph& copy = graph.ir().createGraph(base.empty() ? "main" : base);
+  TensorMapping tensors;
+  for (const Tensor* t : graph.inputs()) tensors[t] = copy.addInput(t->name(), t->type(), t->byRef());
+  copyOps(graph, copy, tensors);
+  for (Tensor* t : graph.outputs()) copy.addOutput(mapped(t, copy, tensors));
+  return copy;
+}
+
+}  // namespace popxl::passes

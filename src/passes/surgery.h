@@ -1,0 +1,27 @@
+#pragma once
+
+#include <unordered_map>
+
+#include "ir/ir.h"
+
+namespace popxl::passes {
+
+/// What stands for each tensor of one graph in another.
+using TensorMapping = std::unordered_map<const ir::Tensor*, ir::Tensor*>;
+
+/// Copies an op to the end of another graph of the same Ir. `tensors` tells what stands for its operands; its
+/// results are added. Constants are copied where nothing stands for them; for other tensors that is
+/// Error(kValue). Ordering constraints on ops that were not copied are left out: see copyOps.
+ir::Op& copyOp(const ir::Op& op, ir::Graph& to, TensorMapping& tensors);
+
+/// Copies all ops of a graph, in the order in which data flows, with the ordering constraints among them.
+void copyOps(const ir::Graph& from, ir::Graph& to, TensorMapping& tensors);
+
+/// What stands for `t`: a copy made now if it is a constant. Error(kValue) when nothing does.
+ir::Tensor* mapped(ir::Tensor* t, ir::Graph& to, TensorMapping& tensors);
+
+/// A copy of a graph in the same Ir, named after it. Error(kValue) for the main graph when it has variables
+/// or streams: they can't be in another graph.
+ir::Graph& cloneGraph(const ir::Graph& graph);
+
+}  // namespace popxl::passes
