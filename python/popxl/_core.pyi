@@ -513,6 +513,14 @@ class Op:
     def declare_modified(self, operand: int) -> None:
         """States that a call, repeat or conditional changes an operand."""
 
+    def set_input(self, operand: int, tensor: object) -> None:
+        """
+        Gives an op of a graph under construction another operand; one more where it has so many.
+        """
+
+    def add_output(self, name: str, like: object) -> Tensor:
+        """One more result, of a call whose graph gained an output."""
+
     @property
     def aliases(self) -> list:
         """Pairs (result, operand) that share memory."""
@@ -580,6 +588,8 @@ class Graph:
         """A name that no tensor of the graph has; it is taken from then on."""
 
     def mark_output(self, tensor: object) -> None: ...
+
+    def remove_output(self, index: int) -> None: ...
 
     def setCanBeRecursivelyAutodiffed(self, value: bool) -> None: ...
 
@@ -794,6 +804,11 @@ def refresh_log_level() -> None:
 class GradInfo:
     """A gradient graph and how it connects to its forward graph."""
 
+    def __init__(self, forward: Graph, graph: Graph, inputs: object, outputs: object) -> None:
+        """
+        Of a gradient graph made by hand: pairs (is a gradient, forward tensor) for inputs and outputs.
+        """
+
     @property
     def forward(self) -> Graph: ...
 
@@ -810,6 +825,28 @@ def autodiff(graph: Graph, grads_provided: object | None, grads_required: object
     """
     Differentiates a graph; returns the GradInfo of every gradient graph made or given.
     """
+
+def copy_ops(source: Graph, target: Graph, tensors: object) -> list:
+    """
+    Copies the ops of a graph into another; `tensors` are pairs of what stands for what, and returned with those that were made.
+    """
+
+def gain_output(graph: Graph, tensor: object) -> None:
+    """
+    Makes a tensor one more output of its graph, and a result of all ops that run it.
+    """
+
+def clone_graph(graph: Graph) -> Graph:
+    """A copy of a graph in the same Ir."""
+
+def recompute(info: GradInfo) -> GradInfo:
+    """The GradInfo of a gradient graph that computes forward tensors again."""
+
+def run_pass(ir: Ir, name: str) -> bool:
+    """Runs a pass by its name; whether it changed the program."""
+
+def pass_names() -> list:
+    """Names of the passes of run_pass."""
 
 def decompose_sum(graph: Graph) -> bool:
     """Splits sums of more than two tensors; returns whether there were any."""

@@ -1,8 +1,11 @@
-"""Programs in the Graphviz format."""
+"""Programs in the Graphviz format, and as notebooks show them."""
 
+import html
 import os
+import shutil
+import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Iterable, List, Optional
 
 if TYPE_CHECKING:
     from popxl import _core
@@ -28,8 +31,29 @@ def write_checkpoint(ir: "Ir", check: str) -> None:
 def to_dot(ir: "Ir") -> str:
     """The program as a directed graph: a cluster for each graph, a node for each op and each tensor without
     one."""
+    return _dot_of(ir._pb_ir.getAllGraphs())
+
+
+def to_svg(graphs: Iterable["_core.Graph"]) -> Optional[str]:
+    """A picture of graphs; None where Graphviz is not installed or can't draw them."""
+    if shutil.which("dot") is None:
+        return None
+    dot = _dot_of(graphs)
+    drawn = subprocess.run(["dot", "-Tsvg"], input=dot, capture_output=True, text=True, check=False)
+    at = drawn.stdout.find("<svg")
+    return drawn.stdout[at:] if drawn.returncode == 0 and at >= 0 else None
+
+
+def to_html(text: str, graphs: Iterable["_core.Graph"]) -> str:
+    """What a notebook shows of graphs: their text, and a picture where there can be one."""
+    picture = to_svg(graphs)
+    shown = f'<pre style="line-height: 1.3">{html.escape(text)}</pre>'
+    return shown if picture is None else f"{shown}<details><summary>Picture</summary>{picture}</details>"
+
+
+def _dot_of(graphs: Iterable["_core.Graph"]) -> str:
     lines = ["digraph program {", "  rankdir=TB;", "  node [shape=box];"]
-    for number, graph in enumerate(ir._pb_ir.getAllGraphs()):
+    for number, graph in enumerate(graphs):
         lines.append(f"  subgraph cluster_{number} {{")
         lines.append(f"    label={_quote(graph.id or 'main')};")
         lines.extend("    " + line for line in _graph_lines(number, graph))

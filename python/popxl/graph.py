@@ -141,6 +141,15 @@ class Graph:
     def __hash__(self) -> int:
         return hash(self._pb_graph)
 
+    def to_text(self) -> str:
+        """The graph as it stands in the text of its Ir."""
+        return _core.graph_to_text(self._pb_graph)
+
+    def _repr_html_(self) -> str:
+        from popxl._dot import to_html
+
+        return to_html(_core.graph_to_text(self._pb_graph, False, 64), [self._pb_graph])
+
     def __repr__(self) -> str:
         return f"Graph[id={self.id} name={self.name}]"
 

@@ -264,6 +264,11 @@ class Ir:
         """
         return ReplicaGrouping._from_assignment(self, assignment)
 
+    def _repr_html_(self) -> str:
+        from popxl._dot import to_html
+
+        return to_html(self.to_text(locations=False, elide_data_above=64), self._pb_ir.getAllGraphs())
+
     def __repr__(self) -> str:
         return f"Ir[id={self.id}]"
 

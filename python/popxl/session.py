@@ -236,8 +236,8 @@ class Session:
             self._pb_session._run_buffers(buffers)
             return
         given = {stream: to_input(stream, data, downcast_inputs) for stream, data in inputs.items()}
-        self._validate_streams("input", given, self._inputs)
-        self._validate_streams("output", outputs, self._outputs)
+        self._validate_run_inputs(given)
+        self._validate_run_outputs(outputs)
         for stream, array in outputs.items():
             check_output(stream, array)
         self._pb_session.run(
@@ -439,6 +439,12 @@ class Session:
         transfers = self._user_ir.num_host_transfers
         ports = [Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
         return sorted(ports, key=lambda port: port.tensor_id)
+
+    def _validate_run_inputs(self, inputs: h2dStreamBufferMaps) -> None:
+        self._validate_streams("input", inputs, self._inputs)
+
+    def _validate_run_outputs(self, outputs: d2hStreamBufferMaps) -> None:
+        self._validate_streams("output", outputs, self._outputs)
 
     def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[Port]) -> None:
         expected = [port.stream for port in ports]

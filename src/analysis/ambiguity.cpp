@@ -15,29 +15,41 @@ struct Accesses {
   std::vector<int32_t> writers, readers;
 };
 
-/// Writers and readers of every group of tensors that share memory and that some op writes.
-std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
-  ir::TensorMap<int32_t> index(graph, -1);
-  algo::DisjointSets groups;
-  const auto indexOf = [&](const ir::Tensor* t) {
-    if (index[t] < 0) {
-      index[t] = groups.size();
-      groups.add();
-    }
-    return index[t];
-  };
-  for (const ir::Op* op : graph.ops()) {
-    for (const ir::Alias& alias : op->aliases()) {
-      groups.unite(indexOf(op->output(static_cast<size_t>(alias.output))),
-                   indexOf(op->input(static_cast<size_t>(alias.input))));
+/// Which tensors of a graph share memory.
+class Memory {
+ public:
+  explicit Memory(const ir::Graph& graph) : index_(graph, -1) {
+    for (const ir::Op* op : graph.ops()) {
+      for (const ir::Alias& alias : op->aliases()) {
+        groups_.unite(indexOf(op->output(static_cast<size_t>(alias.output))),
+                      indexOf(op->input(static_cast<size_t>(alias.input))));
+      }
     }
   }
+  int32_t groupOf(const ir::Tensor* t) { return groups_.find(indexOf(t)); }
+
+ private:
+  int32_t indexOf(const ir::Tensor* t) {
+    if (index_[t] < 0) {
+      index_[t] = groups_.size();
+      groups_.add();
+    }
+    return index_[t];
+  }
+
+  ir::TensorMap<int32_t> index_;
+  algo::DisjointSets groups_;
+};
+
+/// Writers and readers of every group of tensors that share memory and that some op writes.
+std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
+  Memory memory(graph);
   std::map<int32_t, Accesses> accesses;
   for (size_t n = 0; n < graph.ops().size(); ++n) {
     const ir::Op& op = *graph.ops()[n];
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (op.input(i) == nullptr) continue;
-      Accesses& a = accesses[groups.find(indexOf(op.input(i)))];
+      Accesses& a = accesses[memory.groupOf(op.input(i))];
       (op.modifies(i) ? a.writers : a.readers).push_back(static_cast<int32_t>(n));
     }
   }
@@ -49,6 +61,28 @@ std::map<int32_t, Accesses> collectAccesses(const ir::Graph& graph) {
                   [&](int32_t r) { return std::binary_search(a.writers.begin(), a.writers.end(), r); });
   }
   return accesses;
+}
+
+/// Error(kGraph) where a call passes memory by reference twice: the called graph would write it under one
+/// name and read it under the other, and its own ops can't be ordered for that.
+void checkReferences(const ir::Graph& graph) {
+  std::optional<Memory> memory;
+  for (const ir::Op* op : graph.ops()) {
+    if (op->calledGraph() == nullptr || !op->modifiesAny()) continue;
+    if (!memory) memory.emplace(graph);
+    std::map<int32_t, const ir::Tensor*> passed;
+    for (size_t i = 0; i < op->inputs().size(); ++i) {
+      if (!op->modifies(i)) continue;
+      const ir::Tensor* t = op->input(i);
+      const auto [first, fresh] = passed.emplace(memory->groupOf(t), t);
+      if (fresh) continue;
+      fail(ErrorKind::kGraph,
+           "`{}` at {} passes the same memory by reference twice to graph `{}`, as `{}` and as `{}`: pass "
+           "one of "
+           "them by value, or both as one input",
+           op->name(), op->loc().str(), op->calledGraph()->displayName(), first->second->id(), t->id());
+    }
+  }
 }
 
 }  // namespace
@@ -77,6 +111,7 @@ std::optional<Ambiguity> findAmbiguity(const ir::Graph& graph) {
 
 void checkAmbiguity(const ir::Ir& ir) {
   for (const ir::Graph* graph : ir.graphs()) {
+    checkReferences(*graph);
     const auto found = findAmbiguity(*graph);
     if (!found) continue;
     const bool writes = found->other->modifiesAny();

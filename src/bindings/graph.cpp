@@ -80,6 +80,16 @@ void bindGraph(nb::module_& m) {
           "mark_output", [](const GraphHandle& g, nb::handle tensor) { g->addOutput(toTensor(tensor)); },
           nb::arg("tensor"))
       .def(
+          "remove_output",
+          [](const GraphHandle& g, size_t index) {
+            if (index >= g->outputs().size()) {
+              fail(ErrorKind::kIndex, "graph `{}` has no output {}; it has {}", g->displayName(), index,
+                   g->outputs().size());
+            }
+            g->removeOutput(index);
+          },
+          nb::arg("index"))
+      .def(
           "setCanBeRecursivelyAutodiffed",
           [](const GraphHandle& g, bool value) { g->setCanBeDifferentiated(value); }, nb::arg("value"))
       .def("getCanBeRecursivelyAutodiffed", [](const GraphHandle& g) { return g->canBeDifferentiated(); })

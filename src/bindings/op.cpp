@@ -32,6 +32,20 @@ ir::Tensor* present(const std::vector<ir::Tensor*>& tensors, int64_t index, cons
   return tensors[static_cast<size_t>(index)];
 }
 
+void setInput(const OpHandle& op, size_t operand, nb::handle tensor) {
+  ir::Tensor* t = toTensor(tensor);
+  if (&t->graph() != &op->graph() || operand > op->inputs().size()) {
+    fail(ErrorKind::kValue,
+         "tensor `{}` can't become operand {} of `{}`, an op with {} operands of graph `{}`", t->id(),
+         operand, op->name(), op->inputs().size(), op->graph().displayName());
+  }
+  if (operand == op->inputs().size()) {
+    op->addInput(t);
+  } else {
+    op->setInput(operand, t);
+  }
+}
+
 /// Ops that change weights: the var_updates family.
 bool isOptimizerOp(const OpHandle& op) {
   return op->def().alwaysInplace || op->def().name.ends_with("updater");
@@ -125,6 +139,14 @@ void bindOp(nb::module_& m) {
       .def(
           "declare_modified", [](const OpHandle& op, int32_t input) { op->declareModified(input); },
           nb::arg("operand"), "States that a call, repeat or conditional changes an operand.")
+      .def("set_input", &setInput, nb::arg("operand"), nb::arg("tensor"),
+           "Gives an op of a graph under construction another operand; one more where it has so many.")
+      .def(
+          "add_output",
+          [](const OpHandle& op, const std::string& name, nb::handle like) {
+            return handle(*op->addOutput(name, toTensor(like)->type()));
+          },
+          nb::arg("name"), nb::arg("like"), "One more result, of a call whose graph gained an output.")
       .def_prop_ro("aliases", &aliases, "Pairs (result, operand) that share memory.")
       .def("isOptimizerOp", &isOptimizerOp)
       .def_prop_ro("erased", [](const OpHandle& op) { return op->erased(); })

@@ -7,6 +7,7 @@
 #include "ir/loop.h"
 #include "kernels/rows.h"
 #include "passes/differentiator.h"
+#include "passes/surgery.h"
 
 namespace popxl::passes {
 
@@ -112,7 +113,6 @@ bool DiffState::hasEffect(const Op& op) {
 
 GradInfo Differentiator::run() {
   order_ = analysis::topologicalOrder(forward_);
-  for (size_t i = 0; i < order_.size(); ++i) position_.emplace(order_[i], i);
   provided_ = options_.gradsProvided.value_or(forward_.outputs());
   required_ = options_.gradsRequired.value_or(forward_.inputs());
   checkArguments();
@@ -168,21 +168,8 @@ bool Differentiator::isRecomputed(const Op& op) const {
 
 /// Runs the op that makes a forward tensor once more, and those before it that have not been yet.
 Tensor* Differentiator::recomputed(Tensor* t) {
-  std::vector<Op*> found, work = {t->producer()};
-  std::unordered_set<const Op*> seen;
-  while (!work.empty()) {
-    Op* op = work.back();
-    work.pop_back();
-    if (copies_.contains(op) || !seen.insert(op).second) continue;
-    found.push_back(op);
-    for (const Tensor* operand : op->inputs()) {
-      Op* producer = operand == nullptr ? nullptr : operand->producer();
-      if (producer != nullptr && isRecomputed(*producer)) work.push_back(producer);
-    }
-  }
-  std::sort(found.begin(), found.end(),
-            [&](const Op* a, const Op* b) { return position_.at(a) < position_.at(b); });
-  for (Op* op : found) {
+  const auto stops = [&](const Op& op) { return copies_.contains(&op) || !isRecomputed(op); };
+  for (Op* op : computing(*t, stops)) {
     if (op->def().structure == ir::Structure::kPrint) continue;
     ir::OpRequest request{{}, op->attrs(), op->inplace(), {}, op->settings(), op->loc()};
     for (Tensor* operand : op->inputs()) {

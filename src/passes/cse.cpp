@@ -35,6 +35,14 @@ std::string keyOf(const Op& op) {
   return key;
 }
 
+/// Lets `same` take the place of a result of `op`. What reads it still runs after what `op` had to follow.
+void merge(Graph& graph, const Op& op, Tensor* result, Tensor* same) {
+  for (const ir::Use& use : result->uses()) {
+    for (Op* before : op.after()) use.op->addAfter(before);
+  }
+  graph.replaceAllUses(result, same);
+}
+
 }  // namespace
 
 bool cse(Graph& graph) {
@@ -45,8 +53,7 @@ bool cse(Graph& graph) {
     if (!isPure(*op, written)) continue;
     const auto [it, fresh] = first.emplace(keyOf(*op), op);
     if (fresh) continue;
-    for (size_t i = 0; i < op->outputs().size(); ++i)
-      graph.replaceAllUses(op->output(i), it->second->output(i));
+    for (size_t i = 0; i < op->outputs().size(); ++i) merge(graph, *op, op->output(i), it->second->output(i));
     merged.push_back(op);
   }
   if (!merged.empty()) graph.eraseOps(merged);

@@ -88,7 +88,6 @@ class Differentiator {
   Intermediates intermediates_;
   ir::Graph* gradGraph_ = nullptr;
   std::vector<ir::Op*> order_;
-  std::unordered_map<const ir::Op*, size_t> position_;  // in order_
   std::vector<ir::Tensor*> provided_, required_;
   TensorSet fromRequired_, toProvided_;
   std::vector<Connection> inputs_;

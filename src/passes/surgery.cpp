@@ -41,6 +41,27 @@ void copyOps(const Graph& from, Graph& to, TensorMapping& tensors) {
   }
 }
 
+std::vector<Op*> computing(const Tensor& t, const std::function<bool(const Op&)>& stops) {
+  std::vector<Op*> order;
+  std::unordered_map<const Op*, size_t> next;  // the operand of each op to look at next
+  std::vector<Op*> path;
+  const auto enter = [&](const Tensor* operand) {
+    Op* op = operand == nullptr ? nullptr : operand->producer();
+    if (op != nullptr && !stops(*op) && next.emplace(op, 0).second) path.push_back(op);
+  };
+  enter(&t);
+  while (!path.empty()) {
+    Op* op = path.back();
+    if (size_t& operand = next[op]; operand < op->inputs().size()) {
+      enter(op->input(operand++));
+    } else {
+      order.push_back(op);
+      path.pop_back();
+    }
+  }
+  return order;
+}
+
 Graph& cloneGraph(const Graph& graph) {
   const std::string base = graph.id().substr(0, graph.id().rfind("_subgraph("));
   Graph& copy = graph.ir().createGraph(base.empty() ? "main" : base);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/ir.h"
 
@@ -16,6 +18,9 @@ ir::Op& copyOp(const ir::Op& op, ir::Graph& to, TensorMapping& tensors);
 
 /// Copies all ops of a graph, in the order in which data flows, with the ordering constraints among them.
 void copyOps(const ir::Graph& from, ir::Graph& to, TensorMapping& tensors);
+
+/// The ops, in the order in which data flows, that compute a tensor from results of ops that `stops` names.
+std::vector<ir::Op*> computing(const ir::Tensor& t, const std::function<bool(const ir::Op&)>& stops);
 
 /// What stands for `t`: a copy made now if it is a constant. Error(kValue) when nothing does.
 ir::Tensor* mapped(ir::Tensor* t, ir::Graph& to, TensorMapping& tensors);

@@ -1,5 +1,6 @@
 #include "passes/transposed_products.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -58,9 +59,17 @@ void replace(Graph& graph, Op& transpose, const Op& product) {
 }  // namespace
 
 bool transposedProducts(ir::Ir& ir) {
+  std::vector<Graph*> graphs = ir.graphs();
+  std::erase_if(graphs, [](const Graph* graph) {
+    const std::vector<Op*>& ops = graph->ops();
+    return std::none_of(ops.begin(), ops.end(), [](const Op* op) {
+      return swapsLastTwo(*op) && isProductOfMatrices(op->input(0)->producer());
+    });
+  });
+  if (graphs.empty()) return false;
   const analysis::ValueUses uses(ir);
   bool changed = false;
-  for (Graph* graph : ir.graphs()) {
+  for (Graph* graph : graphs) {
     const analysis::Written written(*graph);
     const std::vector<Op*> ops = graph->ops();  // a copy: ops are added on the way
     for (Op* op : ops) {

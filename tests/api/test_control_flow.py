@@ -394,7 +394,8 @@ def test_changes_in_place_in_a_body_have_no_gradient():
 
         graph = make_graph(lambda x: ops.repeat(make_graph(change, x, x), 3, x, x), x)
         text = ir.to_text().split("{", 1)[1]  # after the counters
-        with pytest.raises(popart.popart_exception, match="contains a modifying op: `add_` at .*test_control_flow"):
+        message = "contains a modifying op: `add_` at .*test_control_flow"
+        with pytest.raises(popart.popart_exception, match=message):
             autodiff(graph)
         assert ir.to_text().split("{", 1)[1] == text  # as it was before
 

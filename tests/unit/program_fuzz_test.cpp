@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
+#include <random>
 
+#include "analysis/dependences.h"
 #include "exec/session.h"
 #include "ir/parse.h"
 #include "ir/print.h"
@@ -63,6 +65,32 @@ struct WithoutFusion {
   ~WithoutFusion() { unsetenv("POPXL_DISABLE_PASSES"); }
 };
 
+/// Makes every graph run in another order that its dependences allow.
+void reorder(ir::Ir& ir, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (const Graph* graph : ir.graphs()) {
+    const algo::Dag dag = analysis::dependences(*graph);  // ops, then barriers
+    std::vector<int32_t> missing = dag.inDegrees(), ready;
+    for (int32_t i = 0; i < dag.numNodes(); ++i) {
+      if (missing[static_cast<size_t>(i)] == 0) ready.push_back(i);
+    }
+    ir::Op* last = nullptr;
+    while (!ready.empty()) {
+      std::swap(ready[random() % ready.size()], ready.back());
+      const int32_t node = ready.back();
+      ready.pop_back();
+      if (static_cast<size_t>(node) < graph->ops().size()) {
+        ir::Op* op = graph->ops()[static_cast<size_t>(node)];
+        if (last != nullptr) op->addAfter(last);
+        last = op;
+      }
+      for (const int32_t next : dag.successors(node)) {
+        if (--missing[static_cast<size_t>(next)] == 0) ready.push_back(next);
+      }
+    }
+  }
+}
+
 std::vector<double> valuesOf(const Bytes& run, const std::string& name, const ir::TensorType& type) {
   std::vector<double> out;
   for (int64_t i = 0; i < type.numElements(); ++i) {
@@ -117,6 +145,9 @@ void checkProgram(uint64_t seed) {
   }
   compareWithReference(g, expected, got, largest);
   EXPECT_EQ(runProgram(ir::parse(ir::print(*g.ir), ops::table()), g), got) << "printed, parsed and run";
+  const auto reordered = ir::parse(ir::print(*g.ir), ops::table());
+  reorder(*reordered, seed);
+  EXPECT_EQ(runProgram(reordered, g), got) << "in another order";
   kernels::setThreadCount(2);
   EXPECT_EQ(runProgram(g.ir, g), got) << "on 2 threads";
   kernels::setThreadCount(1);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ir/context.h"
+#include "ir/loop.h"
 #include "ops/ops.h"
 
 namespace popxl::testing {
@@ -395,20 +396,25 @@ class Generator {
   }
 
   /// Operands for a graph's inputs; memory that the graph may write is given once.
-  std::vector<Tensor*> operands(Scope& s, const Graph& g) {
+  std::vector<Tensor*> operands(
+      Scope& s, const Graph& g,
+      const std::function<Shape(size_t, const Shape&)>& shapeOf = [](size_t, const Shape& own) {
+        return own;
+      }) {
     std::vector<Tensor*> out;
     std::set<const Tensor*> written;
     for (const Tensor* in : g.inputs()) {
+      const Shape shape = shapeOf(out.size(), in->shape());
       Tensor* t = pick(s, [&](const Tensor* u) {
-        return u->dtype() == in->dtype() && u->shape() == in->shape() &&
+        return u->dtype() == in->dtype() && u->shape() == shape &&
                (!in->byRef() || (writable(s, u) && !written.contains(s.root.at(u))));
       });
       if (t == nullptr) {
-        t = constant(in->dtype(), in->shape());
+        t = constant(in->dtype(), shape);
         if (in->byRef()) t = make("negate", {t});
-        add(s, t, t);
+        if (t->type().numElements() > 0) add(s, t, t);
       }
-      if (in->byRef()) written.insert(s.root.at(t));
+      if (in->byRef() && s.root.contains(t)) written.insert(s.root.at(t));
       out.push_back(t);
     }
     return out;
@@ -420,15 +426,48 @@ class Generator {
     const auto& [g, level] = graphs_[static_cast<size_t>(below(static_cast<int>(graphs_.size())))];
     Graph* callee = g;
     if (level <= depth) return;
-    if (options_.differentiable || below(2) == 0) {
-      for (Tensor* t : makeAll("call", prepend(nullptr, operands(s, *callee)), {Attr(callee)})) result(s, t);
-    } else if (below(2) == 0) {
-      Graph& body = makeBody(depth + 1);
-      for (Tensor* t : makeAll("repeat", operands(s, body), {Attr(&body), Attr(int64_t{below(5)})}))
-        result(s, t);
-    } else {
-      conditional(s, *callee);
+    switch (below(4)) {
+      case 0:
+      case 1:
+        for (Tensor* t : makeAll("call", operands(s, *callee), {Attr(callee)})) result(s, t);
+        return;
+      case 2:
+        return loop(s, depth);
+      default:
+        return conditional(s, *callee);
     }
+  }
+
+  /// A repeat of any kind: a fixed count, one that a tensor says, or as long as a value stays small.
+  void loop(Scope& s, int depth) {
+    const int count = below(5), kind = below(4);
+    const Body body = makeBody(depth + 1, kind == 0);
+    std::vector<Tensor*> inputs = operands(s, *body.graph, [&](size_t i, const Shape& shape) {
+      const auto first = static_cast<size_t>(body.carried),
+                 last = static_cast<size_t>(body.carried + body.scanned);
+      return i >= first && i < last ? ir::stackedShape(count, shape) : shape;
+    });
+    const std::vector<Attr> attrs = {Attr(body.graph),
+                                     Attr(int64_t{count}),
+                                     Attr(int64_t{body.stacked}),
+                                     Attr(int64_t{body.scanned}),
+                                     Attr(kind != 0 && below(2) == 0),
+                                     Attr(kind == 0)};
+    const bool upTo = kind == 1;
+    if (upTo) inputs = prepend(trips(count), std::move(inputs));
+    for (Tensor* t : makeAll(upTo ? "repeat_up_to" : "repeat", inputs, attrs)) {
+      if (t->type().numElements() > 0) result(s, t);
+    }
+  }
+
+  /// A tensor that says how often a loop runs: any number up to its bound, or a negative one.
+  Tensor* trips(int most) {
+    Tensor* t = constant(DType::kInt32, {});
+    auto data = ir::HostData::allocate(sizeof(int32_t));
+    const int32_t count = below(most + 2) - 1;
+    std::memcpy(data->bytes, &count, sizeof(count));
+    t->setData(std::move(data));
+    return t;
   }
 
   static std::vector<Tensor*> prepend(Tensor* t, std::vector<Tensor*> more) {
@@ -436,23 +475,45 @@ class Generator {
     return more;
   }
 
-  /// Both branches are one graph on other operands.
-  void conditional(Scope& s, Graph& g) {
-    const bool byRef =
-        std::any_of(g.inputs().begin(), g.inputs().end(), [](const Tensor* t) { return t->byRef(); });
-    if (byRef) return;
-    Tensor* c = condition(s, {});
-    std::vector<Tensor*> all = prepend(c, operands(s, g));
-    for (Tensor* t : operands(s, g)) all.push_back(t);
-    for (Tensor* t : makeAll("conditional", all, {Attr(&g), Attr(&g)})) result(s, t);
+  static bool hasByRef(const Graph& g) {
+    return std::any_of(g.inputs().begin(), g.inputs().end(), [](const Tensor* t) { return t->byRef(); });
   }
 
-  /// A graph whose outputs can be its first inputs.
-  Graph& makeBody(int depth) {
+  static bool sameOutputs(const Graph& a, const Graph& b) {
+    return std::equal(a.outputs().begin(), a.outputs().end(), b.outputs().begin(), b.outputs().end(),
+                      [](const Tensor* x, const Tensor* y) { return x->type() == y->type(); });
+  }
+
+  /// The other branch is another graph with outputs of the same types, or the same on other operands.
+  void conditional(Scope& s, Graph& g) {
+    if (hasByRef(g)) return;
+    Graph* other = &g;
+    for (const auto& [candidate, level] : graphs_) {
+      const bool fits = !hasByRef(*candidate) && sameOutputs(g, *candidate) && below(2) == 0;
+      if (fits && level >= levelOf(g)) other = candidate;
+    }
+    std::vector<Tensor*> all = prepend(condition(s, {}), operands(s, g));
+    for (Tensor* t : operands(s, *other)) all.push_back(t);
+    for (Tensor* t : makeAll("conditional", all, {Attr(&g), Attr(other)})) result(s, t);
+  }
+
+  int levelOf(const Graph& g) const {
+    const auto at =
+        std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& e) { return e.first == &g; });
+    return at->second;
+  }
+
+  /// A graph to be repeated: inputs are carried ones, slices, and others; outputs carried ones, and stacked.
+  struct Body {
+    Graph* graph;
+    int carried, scanned, stacked;
+  };
+  Body makeBody(int depth, bool whileTrue) {
     Graph& g = ir->createGraph("body");
     ir::Context::current().pushGraph(g);
     Scope s;
-    const int inputs = 1 + below(4);
+    if (whileTrue) g.addInput("go_on", {DType::kBool, {}, {}});
+    const int inputs = 1 + below(4), first = whileTrue ? 1 : 0;
     for (int i = 0; i < inputs; ++i) {
       Tensor* t = g.addInput("x", {number(), shape(), {}}, options_.inplace && below(3) == 0);
       add(s, t, t);
@@ -460,15 +521,23 @@ class Generator {
     const int ops = 1 + below(6);
     for (int i = 0; i < ops; ++i) step(s, depth);
     const int carried = below(inputs + 1);
-    for (int i = 0; i < carried; ++i) {
+    if (whileTrue) {
+      Tensor* t = ofType(s, options_.real);
+      if (t == nullptr) t = constant(options_.real, {});
+      g.addOutput(make("greater", {constant(options_.real, {}), make("sum", {t})}));
+    }
+    for (int i = first; i < first + carried; ++i) {
       const Tensor* in = g.inputs()[static_cast<size_t>(i)];
       Tensor* t =
           pick(s, [&](const Tensor* u) { return u->dtype() == in->dtype() && u->shape() == in->shape(); });
       if (t == nullptr || below(4) == 0) t = make("negate", {g.inputs()[static_cast<size_t>(i)]});
       g.addOutput(t);
     }
+    const int stacked = below(3);
+    for (int i = 0; i < stacked; ++i) g.addOutput(any(s));
+    const int scanned = below(inputs - carried + 1);
     ir::Context::current().popGraph();
-    return g;
+    return {&g, first + carried, scanned, stacked};
   }
 
   void result(Scope& s, Tensor* t) { add(s, t, t); }

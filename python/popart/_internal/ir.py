@@ -1,5 +1,6 @@
 """The program representation under the names that lower-level programs know."""
 
+import enum
 import sys
 from typing import Any, Dict, List
 
@@ -132,6 +133,116 @@ def _partials_type(self: Op) -> "op.MatMulPartialsType":
     return op.MatMulPartialsType.HALF if self.attr("partials_type") == "half" else op.MatMulPartialsType.FLOAT
 
 
+class ExpectedConnectionType(enum.Enum):
+    """What an input or output of a gradient graph stands for."""
+
+    Fwd = 0
+    FwdGrad = 1
+
+
+class ExpectedConnection:
+    """What one input or output of a gradient graph stands for."""
+
+    __slots__ = ("fwdId", "type")
+
+    def __init__(self, fwdId: str, type: ExpectedConnectionType) -> None:
+        """Connects.
+
+        Args:
+            fwdId: Id of a tensor of the forward graph.
+            type: Whether the tensor itself or its gradient is meant.
+        """
+        self.fwdId = fwdId
+        self.type = type
+
+
+class BwdGraphInfo:
+    """A gradient graph made by hand: what its inputs and outputs stand for."""
+
+    __slots__ = ("bwdGraphId", "expectedInputs", "expectedOutputs")
+
+    def __init__(
+        self,
+        bwdGraphId: str,
+        expectedInputs: List[ExpectedConnection],
+        expectedOutputs: List[ExpectedConnection],
+    ) -> None:
+        """Describes a gradient graph.
+
+        Args:
+            bwdGraphId: Its id.
+            expectedInputs: One connection for each input.
+            expectedOutputs: One for each output.
+        """
+        self.bwdGraphId = bwdGraphId
+        self.expectedInputs = expectedInputs
+        self.expectedOutputs = expectedOutputs
+
+    def to_grad_info(self, forward: Graph) -> _core.GradInfo:
+        """The same of a forward graph.
+
+        Args:
+            forward: The graph that the connections name tensors of.
+        """
+        graph = next(g for g in forward.getIr().getAllGraphs() if g.id == self.bwdGraphId)
+        sides = [
+            [(c.type is ExpectedConnectionType.FwdGrad, forward.getTensor(c.fwdId)) for c in connections]
+            for connections in (self.expectedInputs, self.expectedOutputs)
+        ]
+        return _core.GradInfo(forward, graph, *sides)
+
+
+def _operand_offset(self: Op) -> int:
+    """What programs count before the first operand of a loop: its trip count and its condition."""
+    return 2 if self.op_type == "Loop" else 0
+
+
+def _connect_in_tensor(self: Op, index: int, tensor_id: str) -> None:
+    """Gives an op under construction an operand.
+
+    Args:
+        index: Which operand; those of a loop are counted from 2.
+        tensor_id: Id of a tensor of the op's graph.
+    """
+    self.set_input(index - _operand_offset(self), self.getGraph().getTensor(tensor_id))
+
+
+def _add_loop_input(self: Op, index: int, tensor_id: str, subgraph_id: str, overwrite: bool = False) -> None:
+    """Passes a tensor for an input of the body of a loop.
+
+    Args:
+        index: Which operand, counted from 2: the next one, or one to overwrite.
+        tensor_id: Id of a tensor of the loop's graph.
+        subgraph_id: Id of the body's input at that place.
+        overwrite: Whether an operand is replaced.
+    """
+    body = self.getCalledGraphs()[0]
+    if body.getInputIds().index(subgraph_id) != index - _operand_offset(self):
+        raise ValueError(f"Tensor {subgraph_id} is not the input of {body.id} for operand {index}.")
+    _connect_in_tensor(self, index, tensor_id)
+
+
+def _add_loop_output(self: Op, index: int, name: str, subgraph_id: str, overwrite: bool = False) -> Tensor:
+    """Gives a loop one more result, for a value that its body carries.
+
+    Args:
+        index: Which result: the next one.
+        name: Name of the new tensor.
+        subgraph_id: Id of the body's tensor that becomes its next output.
+        overwrite: Not used.
+    """
+    body = self.getCalledGraphs()[0]
+    if index != len(body.outputs):
+        raise ValueError(f"The next output of {body.id} is {len(body.outputs)}, not {index}.")
+    tensor = body.getTensor(subgraph_id)
+    body.mark_output(tensor)
+    return self.add_output(name, tensor)
+
+
+Op.connectInTensor = _connect_in_tensor
+Op.addLoopInput = _add_loop_input
+Op.addLoopOutput = _add_loop_output
+Graph.markAsOutput = lambda self, tensor_id: self.mark_output(self.getTensor(tensor_id))
 Graph.createConnectedOp_SumOp = _create_sum
 Ir.setDataFlow = _set_data_flow
 Ir.getDataFlow = _data_flow
@@ -144,9 +255,12 @@ Op.getConvOptions = _conv_options
 Op.setConvOptions = _set_conv_options
 
 __all__ = [
+    "BwdGraphInfo",
     "DataFlow",
     "DataType",
     "ExecutionContext",
+    "ExpectedConnection",
+    "ExpectedConnectionType",
     "Graph",
     "Ir",
     "NumInputs",

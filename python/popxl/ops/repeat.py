@@ -124,8 +124,8 @@ def scan(
 ) -> Tuple[Tuple[Tensor, ...], Tuple[Tensor, ...]]:
     """Runs a graph once for each slice of some tensors, and stacks what it gives each time.
 
-    The graph takes the carried values, then a slice of each tensor of `xs`, then what stays the same. It gives
-    the carried values for the next time, then outputs that are stacked:
+    The graph takes the carried values, then a slice of each tensor of `xs`, then what stays the same. It
+    gives the carried values for the next time, then outputs that are stacked:
 
     ```python
     def step(state, x, w):
@@ -150,8 +150,8 @@ def scan(
         first dimension.
 
     Raises:
-        ValueError: There are neither `xs` nor `length`, their lengths differ, the graph has fewer outputs than
-            there are carried values, or as for `call`.
+        ValueError: There are neither `xs` nor `length`, their lengths differ, the graph has fewer outputs
+            than there are carried values, or as for `call`.
         TypeError: As for `call`.
         popart_exception: Shapes or dtypes do not fit.
     """
@@ -167,8 +167,8 @@ def scan(
     _check_count(graph, count)
     if len(graph.outputs) < len(init):
         raise ValueError(
-            f"To scan with graph {graph.id}, it needs an output for each of {len(init)} carried values; it has "
-            f"{len(graph.outputs)}."
+            f"To scan with graph {graph.id}, it needs an output for each of {len(init)} carried values; it "
+            f"has {len(graph.outputs)}."
         )
     stacked = len(graph.outputs) - len(init)
     attributes = {
@@ -193,7 +193,8 @@ def while_loop(
     """Runs `body` as long as `cond` is true; its outputs become the first inputs of both.
 
     The other inputs have the same value each time. The loop can be differentiated, which is why the number of
-    times needs a bound: values that gradients need are kept in memory that is planned before the program runs.
+    times needs a bound: values that gradients need are kept in memory that is planned before the program
+    runs.
 
     Args:
         cond: A graph that gives one bool. Its inputs are the first of those of `body`, or all.
@@ -206,8 +207,8 @@ def while_loop(
         Tensors for the outputs of `body` of the last time: the first inputs, where `cond` is false at once.
 
     Raises:
-        ValueError: `max_iterations` is negative, `cond` has no single output or more inputs than `body`, `body`
-            has more outputs than inputs, or as for `call`.
+        ValueError: `max_iterations` is negative, `cond` has no single output or more inputs than `body`,
+            `body` has more outputs than inputs, or as for `call`.
         TypeError: As for `call`.
         popart_exception: Shapes or dtypes do not fit, or `cond` gives no bool.
     """
@@ -217,7 +218,8 @@ def while_loop(
     if len(cond.outputs) != 1 or len(cond.inputs) > len(body.inputs):
         raise ValueError(
             f"The condition {cond.id} of a loop gives one bool from inputs of the body {body.id}: it has "
-            f"{len(cond.outputs)} outputs, and {len(cond.inputs)} inputs where the body has {len(body.inputs)}."
+            f"{len(cond.outputs)} outputs, and {len(cond.inputs)} inputs where the body has "
+            f"{len(body.inputs)}."
         )
     operands = arrange_inputs(body, "body", inputs, inputs_dict)
     (go_on,) = call(cond, *operands[: len(cond.inputs)])

@@ -1,0 +1,152 @@
+"""Copying, moving and extending parts of a program: what libraries above PopXL build on."""
+
+from typing import Dict, Iterable, Mapping, Tuple
+
+from popxl import _core
+from popxl.graph import Graph
+from popxl.ir import Ir
+from popxl.ops.call import _is_written
+from popxl.tensor import Tensor, Variable, graph_input
+from popxl.transforms.autodiff import ExpectedConnection, ExpectedConnectionType, GradGraphInfo
+
+
+def clone_graph(graph: Graph) -> Graph:
+    """Copies a graph.
+
+    Args:
+        graph: A graph other than the main graph.
+
+    Returns:
+        A graph of the same Ir with the same inputs, ops and outputs. Graphs that it calls are shared.
+
+    Raises:
+        ValueError: The graph has variables: it is the main graph.
+    """
+    return Graph._from_pb(_core.clone_graph(graph._pb_graph))
+
+
+def copy_ops(source: Graph, target: Graph, tensors: Mapping[Tensor, Tensor]) -> Dict[Tensor, Tensor]:
+    """Copies all ops of a graph to the end of another graph of the same Ir.
+
+    Args:
+        source: The graph to copy from.
+        target: The graph to copy to.
+        tensors: What stands in `target` for inputs and variables of `source`. Constants are copied.
+
+    Returns:
+        `tensors`, with the tensors that were made.
+
+    Raises:
+        ValueError: An op reads an input or a variable for which nothing stands.
+    """
+    pairs = [(a._pb_tensor, b._pb_tensor) for a, b in tensors.items()]
+    made = _core.copy_ops(source._pb_graph, target._pb_graph, pairs)
+    return {Tensor._from_pb_tensor(a): Tensor._from_pb_tensor(b) for a, b in made}
+
+
+def outline_main(ir: Ir, name: str = "main") -> Tuple[Graph, Tuple[Variable, ...]]:
+    """Moves what a main graph does into a graph, which can then be repeated.
+
+    Args:
+        ir: The program. Its main graph keeps its variables and loses its ops.
+        name: Name of the new graph, made unique.
+
+    Returns:
+        The graph, and the variables to pass for its inputs: those that it writes are by reference.
+    """
+    main = ir.main_graph
+    variables = tuple(v for v in main.variables if v._pb_tensor.uses)
+    graph = ir.create_empty_graph(name)
+    inputs = {}
+    for v in variables:
+        with graph:
+            inputs[v] = graph_input(v.shape, v.dtype, v.name, _is_written(v._pb_tensor), v.meta_shape)
+    copy_ops(main, graph, inputs)
+    main._pb_graph.erase_ops(main._pb_graph.getOps())
+    return graph, variables
+
+
+def add_output(graph: Graph, tensor: Tensor) -> None:
+    """Makes a tensor one more output of its graph, also where that is run already.
+
+    A call gains a result; a repeat one that holds the values of all iterations.
+
+    Args:
+        graph: The graph.
+        tensor: One of its tensors.
+
+    Raises:
+        ValueError: The tensor is of another graph.
+        popart_exception: The graph is a branch of a conditional: the other branch would not match.
+    """
+    _core.gain_output(graph._pb_graph, tensor._pb_tensor)
+
+
+def remove_output(graph: Graph, index: int) -> None:
+    """Takes an output back. The graph must not be run anywhere yet.
+
+    Args:
+        graph: The graph.
+        index: Index of the output.
+
+    Raises:
+        IndexError: There is no such output.
+    """
+    graph._pb_graph.remove_output(index)
+
+
+def replace_uses(graph: Graph, old: Tensor, new: Tensor) -> None:
+    """Lets every op that reads a tensor read another one, outputs of the graph included.
+
+    Args:
+        graph: The graph of both.
+        old: The tensor that is read.
+        new: The tensor to be read.
+    """
+    graph._pb_graph.replace_uses(old._pb_tensor, new._pb_tensor)
+
+
+def make_grad_info(
+    forward: Graph,
+    graph: Graph,
+    inputs: Iterable[Tuple[ExpectedConnectionType, Tensor]],
+    outputs: Iterable[Tuple[ExpectedConnectionType, Tensor]],
+) -> GradGraphInfo:
+    """Describes a gradient graph that was made by hand, for `called_graphs_grad_info` of `autodiff`.
+
+    Args:
+        forward: The graph that it is the gradient of.
+        graph: The gradient graph.
+        inputs: What each of its inputs stands for: a tensor of `forward` or the gradient of one.
+        outputs: What each of its outputs stands for: gradients of inputs of `forward`.
+
+    Raises:
+        ValueError: There is not one connection for each input and output, or one is of a tensor of another
+            graph.
+    """
+    given = [list(inputs), list(outputs)]
+    for connections, own, what in zip(given, (graph.inputs, graph.outputs), ("inputs", "outputs")):
+        if len(connections) != len(own):
+            raise ValueError(
+                f"Gradient graph {graph.id} has {len(own)} {what}; {len(connections)} connections are given."
+            )
+        for _, t in connections:
+            if t not in forward:
+                raise ValueError(f"Tensor {t.id} is not of the forward graph {forward.id}.")
+    sides = [
+        [(kind is ExpectedConnectionType.FwdGrad, t._pb_tensor) for kind, t in connections]
+        for connections in given
+    ]
+    return GradGraphInfo._from_pb(_core.GradInfo(forward._pb_graph, graph._pb_graph, *sides))
+
+
+__all__ = [
+    "ExpectedConnection",
+    "add_output",
+    "clone_graph",
+    "copy_ops",
+    "make_grad_info",
+    "outline_main",
+    "remove_output",
+    "replace_uses",
+]
