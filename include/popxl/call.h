@@ -60,6 +60,28 @@ CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Ten
                         const InputMap& byTensor = {},
                         std::source_location where = std::source_location::current());
 
+/// The same with a count that is known only when the program runs: one integer, at most `maxCount`.
+CallSite repeatWithInfo(const Graph& graph, const Tensor& count, int64_t maxCount,
+                        const std::vector<Tensor>& inputs, const InputMap& byTensor = {},
+                        std::source_location where = std::source_location::current());
+
+/// What a scan gives: carried values of the last time, and what was stacked of all times.
+struct ScanResult {
+  std::vector<Tensor> carried, stacked;
+};
+/// Runs a graph once for each slice of the tensors `xs`, from the last to the first with `reverse`. The graph
+/// takes carried values (`init` the first time), a slice of each of `xs`, then `inputs`, the same each time;
+/// it gives the carried values for the next time, then outputs that are stacked. Error(kValue) when there is
+/// no `xs`, or their first dimensions differ.
+ScanResult scan(const Graph& graph, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
+                const std::vector<Tensor>& inputs = {}, bool reverse = false,
+                std::source_location where = std::source_location::current());
+/// Runs `body` as long as `cond` is true, `maxIterations` times at most; its outputs become the first inputs
+/// of both. `cond` gives one bool from the first of the inputs of `body`, or all.
+std::vector<Tensor> whileLoop(const Graph& cond, const Graph& body, int64_t maxIterations,
+                              const std::vector<Tensor>& inputs,
+                              std::source_location where = std::source_location::current());
+
 /// The outputs of a call, or of a repetition, with all inputs in order.
 template <std::same_as<Tensor>... Tensors>
 std::vector<Tensor> call(LocatedGraph graph, const Tensors&... inputs) {

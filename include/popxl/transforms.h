@@ -1,6 +1,7 @@
 #pragma once
 
 #include <popxl/call.h>
+#include <popxl/ir.h>
 
 #include <optional>
 #include <vector>
@@ -43,5 +44,13 @@ struct AutodiffOptions {
 /// outputs. The forward graph and its calls gain the outputs that this needs. Error(kGraph) when an op writes
 /// in place.
 GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options = {});
+
+/// A gradient graph that reads only inputs of its forward graph besides gradients: it computes other forward
+/// tensors again, so that they need not be kept between the two. Results of ops with effects are still taken.
+GradGraphInfo recompute(const GradGraphInfo& info);
+
+/// Runs a pass over the whole program, by the name that popxl-opt knows; whether it changed the program.
+/// Error(kValue) when there is no such pass.
+bool runPass(const Ir& ir, std::string_view name);
 
 }  // namespace popxl::transforms

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "ir/loop.h"
 #include "ops/ops.h"
+#include "popxl/ir.h"
+#include "popxl/scope.h"
 
 namespace popxl {
 namespace {
@@ -96,6 +98,77 @@ CallSite repeatWithInfo(const Graph& graph, int64_t count, const std::vector<Ten
                         const InputMap& byTensor, std::source_location where) {
   auto operands = api::at(where, [&] { return operandsFor(graph, inputs, byTensor); });
   return {graph.ir(), api::addOp(def("repeat"), std::move(operands), {graph.get(), count}, false, where)};
+}
+
+CallSite repeatWithInfo(const Graph& graph, const Tensor& count, int64_t maxCount,
+                        const std::vector<Tensor>& inputs, const InputMap& byTensor,
+                        std::source_location where) {
+  auto operands = api::at(where, [&] { return operandsFor(graph, inputs, byTensor); });
+  operands.insert(operands.begin(), count.get());
+  return {graph.ir(),
+          api::addOp(def("repeat_up_to"), std::move(operands), {graph.get(), maxCount}, false, where)};
+}
+
+ScanResult scan(const Graph& graph, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
+                const std::vector<Tensor>& inputs, bool reverse, std::source_location where) {
+  std::vector<Tensor> all = init;
+  all.insert(all.end(), xs.begin(), xs.end());
+  all.insert(all.end(), inputs.begin(), inputs.end());
+  auto operands = api::at(where, [&] { return operandsFor(graph, all, {}); });
+  const auto length = [](const Tensor& x) { return x.shape().empty() ? -1 : x.shape().front(); };
+  const bool even =
+      !xs.empty() && length(xs.front()) >= 0 &&
+      std::all_of(xs.begin(), xs.end(), [&](const Tensor& x) { return length(x) == length(xs.front()); });
+  const size_t outputs = graph.get()->outputs().size();
+  api::at(where, [&] {
+    if (!even)
+      fail(ErrorKind::kValue, "all tensors that a scan takes slices of need the same first dimension");
+    if (outputs < init.size()) {
+      fail(ErrorKind::kValue, "graph `{}` has {} outputs, but {} values are carried", graph.name(), outputs,
+           init.size());
+    }
+  });
+  std::vector<ir::Attr> attrs = {graph.get(), length(xs.front()), static_cast<int64_t>(outputs - init.size()),
+                                 static_cast<int64_t>(xs.size()), reverse};
+  const ir::Op* op = api::addOp(def("repeat"), std::move(operands), std::move(attrs), false, where);
+  const std::vector<Tensor> results = api::wrap(op->outputs());
+  const auto last = results.begin() + static_cast<std::ptrdiff_t>(init.size());
+  return {{results.begin(), last}, {last, results.end()}};
+}
+
+std::vector<Tensor> whileLoop(const Graph& cond, const Graph& body, int64_t maxIterations,
+                              const std::vector<Tensor>& inputs, std::source_location where) {
+  auto operands = api::at(where, [&] { return operandsFor(body, inputs, {}); });
+  const auto goesOn = [&](std::vector<Tensor> values) {
+    values.resize(std::min(values.size(), cond.inputs().size()));
+    const std::vector<Tensor> outputs = callWithInfo(cond, values, {}, where).outputs();
+    api::at(where, [&] {
+      if (outputs.size() != 1)
+        fail(ErrorKind::kValue, "the condition `{}` of a loop gives one bool, not {} outputs", cond.name(),
+             outputs.size());
+    });
+    return outputs.front();
+  };
+  operands.insert(operands.begin(), goesOn(inputs).get());
+  const Graph loop = Ir(body.ir()).createEmptyGraph("while");
+  {
+    const GraphScope scope(loop);
+    graphInput({{}, DType::kBool}, "go_on", false, where);
+    std::vector<Tensor> own;
+    for (const ir::Tensor* t : body.get()->inputs()) {
+      own.push_back(graphInput({t->shape(), t->dtype()}, t->name(), t->byRef(), where));
+    }
+    const std::vector<Tensor> outputs = callWithInfo(body, own, {}, where).outputs();
+    std::vector<Tensor> next = outputs;
+    for (size_t i = outputs.size(); i < own.size(); ++i) next.push_back(own[i]);
+    graphOutput(goesOn(std::move(next)));
+    for (const Tensor& t : outputs) graphOutput(t);
+  }
+  std::vector<ir::Attr> attrs = {loop.get(), maxIterations, int64_t{0}, int64_t{0}, false, true};
+  const ir::Op* op = api::addOp(def("repeat"), std::move(operands), std::move(attrs), false, where);
+  std::vector<Tensor> results = api::wrap(op->outputs());
+  results.erase(results.begin());
+  return results;
 }
 
 }  // namespace ops

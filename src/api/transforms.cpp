@@ -5,6 +5,8 @@
 #include "api/make_op.h"
 #include "base/error.h"
 #include "passes/autodiff.h"
+#include "passes/pass_runner.h"
+#include "passes/recompute.h"
 
 namespace popxl::transforms {
 
@@ -13,6 +15,14 @@ namespace {
 void checkCall(const CallSite& call, const Graph& graph) {
   if (call.calledGraph() == graph) return;
   fail(ErrorKind::kType, "the call is of graph `{}`, not of `{}`", call.calledGraph().name(), graph.name());
+}
+
+GradGraphInfo toInfo(const std::shared_ptr<ir::Ir>& ir, const passes::GradInfo& made) {
+  GradGraphInfo info{{ir, made.forward}, {ir, made.graph}, {}, {}};
+  for (const passes::Connection& c : made.inputs) info.expectedInputs.push_back({c.isGrad, api::wrap(c.fwd)});
+  for (const passes::Connection& c : made.outputs)
+    info.expectedOutputs.push_back({c.isGrad, api::wrap(c.fwd)});
+  return info;
 }
 
 }  // namespace
@@ -74,12 +84,18 @@ GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options) {
   passes::AutodiffOptions given;
   given.gradsProvided = plain(options.gradsProvided);
   given.gradsRequired = plain(options.gradsRequired);
-  const passes::GradInfo made = passes::autodiff(*graph.get(), given).at(graph.get());
-  GradGraphInfo info{graph, {graph.ir(), made.graph}, {}, {}};
-  for (const passes::Connection& c : made.inputs) info.expectedInputs.push_back({c.isGrad, api::wrap(c.fwd)});
-  for (const passes::Connection& c : made.outputs)
-    info.expectedOutputs.push_back({c.isGrad, api::wrap(c.fwd)});
-  return info;
+  return toInfo(graph.ir(), passes::autodiff(*graph.get(), given).at(graph.get()));
 }
+
+GradGraphInfo recompute(const GradGraphInfo& info) {
+  passes::GradInfo given{info.forwardGraph.get(), info.graph.get(), {}, {}};
+  for (const ExpectedConnection& c : info.expectedInputs)
+    given.inputs.push_back({c.isGradient, c.forward.get()});
+  for (const ExpectedConnection& c : info.expectedOutputs)
+    given.outputs.push_back({c.isGradient, c.forward.get()});
+  return toInfo(info.graph.ir(), passes::recompute(given));
+}
+
+bool runPass(const Ir& ir, std::string_view name) { return passes::runPass(name, *ir.get()); }
 
 }  // namespace popxl::transforms

@@ -129,7 +129,9 @@ GradInfo Differentiator::run() {
 GradInfo Differentiator::gradOfBody(Graph& body, std::vector<Tensor*> provided,
                                     std::vector<Tensor*> required) const {
   const AutodiffOptions options{std::move(provided), std::move(required), options_.known};
-  return Differentiator(body, options, state_, Intermediates::kRecomputed).run();
+  Differentiator own(body, options, state_, Intermediates::kRecomputed);
+  own.isBody_ = true;
+  return own.run();
 }
 
 /// An empty graph named after the forward one.
@@ -321,7 +323,7 @@ GradInfo Differentiator::finish() {
     info.outputs.push_back({true, t});
   }
   removeUnused();
-  if (intermediates_ == Intermediates::kGiven) giveOutputs();
+  if (!isBody_) giveOutputs();
   info.inputs = inputs_;
   return info;
 }

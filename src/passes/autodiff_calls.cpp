@@ -37,6 +37,12 @@ void alsoNeeded(const GradInfo& info, std::set<size_t>& outputs, std::set<size_t
   inputs.merge(placesOf(info.outputs, info.forward->inputs()));
 }
 
+bool isBranch(const Graph& graph) {
+  const std::vector<Op*> sites = sitesOf(graph);
+  return std::any_of(sites.begin(), sites.end(),
+                     [](const Op* site) { return site->def().structure == ir::Structure::kConditional; });
+}
+
 }  // namespace
 
 /// Gradient graphs of what this graph calls, for the union of what its call sites need.
@@ -69,7 +75,9 @@ void Differentiator::differentiateCallees() {
     for (const size_t i : outputs) options.gradsProvided->push_back(callee->outputs()[i]);
     options.gradsRequired.emplace();
     for (const size_t i : inputs) options.gradsRequired->push_back(callee->inputs()[i]);
-    state_.infos[callee] = Differentiator(*callee, options, state_, Intermediates::kGiven).run();
+    // A branch of a conditional can't gain outputs.
+    const Intermediates from = isBranch(*callee) ? Intermediates::kRecomputed : Intermediates::kGiven;
+    state_.infos[callee] = Differentiator(*callee, options, state_, from).run();
   }
 }
 

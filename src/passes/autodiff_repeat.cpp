@@ -71,9 +71,14 @@ class RepeatGradient {
     }
     for (size_t i = 0; i < body_.inputs().size(); ++i) {
       Tensor* in = body_.inputs()[i];
-      if (!isFloat(in->dtype()) || !varying.contains(in) || !leading.contains(in)) continue;
+      if (!isFloat(in->dtype()) || !varying.contains(in)) continue;
+      // A carried output has its gradient to pass on even if the next iteration reads it not at all.
+      const bool carried = i < loop_.carried;
+      const bool matters = carried ? std::find(sinks.begin(), sinks.end(), body_.outputs()[i]) != sinks.end()
+                                   : leading.contains(in);
+      if (!matters) continue;
       required_.push_back(in);
-      if (i < loop_.carried) active_.push_back(i);
+      if (carried) active_.push_back(i);
     }
     for (const size_t i : active_) provided_.push_back(body_.outputs()[i]);
     for (size_t i = loop_.carried; i < body_.outputs().size(); ++i) {
@@ -191,14 +196,20 @@ class RepeatGradient {
   /// How often the forward repeat ran; null where that is fixed.
   Tensor* tripCount() {
     if (!loop_.whileTrue) return loop_.trips == nullptr ? nullptr : context_.input(0);
+    Tensor* ran = nullptr;  // 1 for each iteration that ran
+    for (Tensor* t : body_.outputs()) {
+      if (t->kind() == ir::TensorKind::kConstant && t->name().starts_with(kRan)) ran = t;
+    }
+    if (ran == nullptr) ran = addOne();
+    return context_.make("sum", {stack(ran)}, {});
+  }
+
+  Tensor* addOne() {
     auto data = ir::HostData::allocate(sizeOf(DType::kInt32));
     *reinterpret_cast<int32_t*>(data->bytes) = 1;
-    Tensor* ran = nullptr;  // 1 for each iteration that ran
-    for (size_t i = loop_.carried; i < body_.outputs().size(); ++i) {
-      if (body_.outputs()[i]->name().starts_with(kRan)) ran = body_.outputs()[i];
-    }
-    if (ran == nullptr) ran = body_.addConstant(kRan, {DType::kInt32, {}, {}}, std::move(data));
-    return context_.make("sum", {stack(ran)}, {});
+    Tensor* one = body_.addConstant(kRan, {DType::kInt32, {}, {}}, std::move(data));
+    d_.changes().add([one] { one->graph().eraseTensor(one); });
+    return one;
   }
 
   std::vector<Tensor*> makeRepeat() {

@@ -86,6 +86,7 @@ class Differentiator {
   const AutodiffOptions& options_;
   DiffState& state_;
   Intermediates intermediates_;
+  bool isBody_ = false;  // the op that runs the graph looks after forward tensors that it has to give
   ir::Graph* gradGraph_ = nullptr;
   std::vector<ir::Op*> order_;
   std::vector<ir::Tensor*> provided_, required_;

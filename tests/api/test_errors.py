@@ -215,9 +215,10 @@ ERRORS = {
     "scope": (lambda: popxl.name_scope(None).__enter__(), TypeError, "scope must be a string"),
     "count as tensor": (
         lambda: called(ops.repeat, ones(), ones(2), ones(2)),
-        TypeError,
-        "known while the program is built",
+        ValueError,
+        "give `max_repeat_count`",
     ),
+    "count as number": (lambda: called(ops.repeat, 1.5, ones(2), ones(2)), TypeError, "an integer or a tensor"),
     "branch inputs": (
         lambda: ops.conditional(
             popxl.variable(True), *[popxl.gir().create_graph(lambda x: x + 1, spec(2))] * 2, ones(2), ones(2)

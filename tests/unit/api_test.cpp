@@ -79,6 +79,55 @@ TEST(Api, RepeatAndReferenceInputs) {
   EXPECT_EQ(session.tensorData<float>(w), (Floats{1 + 7, 2 + 70}));
 }
 
+TEST(Api, LoopsThatScanAndEndByThemselves) {
+  Program p;
+  const Tensor zero = constant(0.0f), xs = variable(Floats{1, 2, 3}, {3}, "xs");
+  const Graph add = p.ir.createGraph(
+      [](Tensor total, Tensor x) {
+        return std::vector<Tensor>{total + x, total * 1.0};
+      },
+      zero, zero);
+  const ops::ScanResult sums = ops::scan(add, {zero}, {xs}, {}, true);
+  const Graph twice = p.ir.createGraph([](Tensor x) { return x * 2.0; }, zero);
+  const Graph small = p.ir.createGraph([](Tensor x) { return ops::greater(constant(50.0f), x); }, zero);
+  const Tensor large = ops::whileLoop(small, twice, 20, {constant(3.0f)}).front();
+  const Tensor given =
+      ops::repeatWithInfo(twice, constant(int32_t{3}), 5, {constant(1.0f)}).outputs().front();
+  Floats last, before, doubled, counted;
+  p.out(sums.carried.front(), last);
+  p.out(sums.stacked.front(), before);
+  p.out(large, doubled);
+  p.out(given, counted);
+  p.run();
+  EXPECT_EQ(last, Floats{6});
+  EXPECT_EQ(before, (Floats{5, 3, 0}));
+  EXPECT_EQ(doubled, Floats{96});
+  EXPECT_EQ(counted, Floats{8});
+  errorOf(ErrorKind::kValue, [&] { ops::scan(add, {zero}, {}); });
+  errorOf(ErrorKind::kValue, [&] { ops::whileLoop(add, twice, 2, {zero}); });
+}
+
+TEST(Api, GradientsThatRecompute) {
+  Program p;
+  const Tensor x = variable(Floats{0.5f, -1}, {2}, "x");
+  const Graph g = p.ir.createGraph([](Tensor t) { return ops::sin(ops::tanh(ops::sin(t))); }, x);
+  const CallSite forward = ops::callWithInfo(g, {x});
+  const auto info = transforms::autodiff(g);
+  const auto again = transforms::recompute(info);
+  ASSERT_EQ(again.expectedInputs.size(), 2u);
+  EXPECT_EQ(again.expectedInputs[1].forward, g.inputs().front());
+  Floats kept, recomputed;
+  for (auto [each, to] : {std::pair(&info, &kept), std::pair(&again, &recomputed)}) {
+    const CallSite backward =
+        ops::callWithInfo(each->graph, {constant(Floats{1, 1}, {2})}, each->inputsDict(forward));
+    p.out(backward.outputs().front(), *to);
+  }
+  p.run();
+  EXPECT_EQ(kept, recomputed);
+  EXPECT_FALSE(transforms::runPass(p.ir, "pre_alias"));
+  errorOf(ErrorKind::kValue, [&] { transforms::runPass(p.ir, "no_pass"); });
+}
+
 TEST(Api, SessionReadsAndWritesVariables) {
   Program p;
   const Tensor w = variable(Floats{1}, {1}, "w");
