@@ -1,5 +1,7 @@
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+
 #include "bindings/convert.h"
 #include "bindings/module.h"
 #include "passes/autodiff.h"
@@ -34,8 +36,13 @@ nb::list autodiff(const GraphHandle& forward, nb::handle provided, nb::handle re
   options.gradsProvided = tensors(provided);
   options.gradsRequired = tensors(required);
   for (const GradInfo& info : known) options.known.emplace(info.forward, info);
+  std::vector<GradInfo> infos;
+  for (auto& [graph, info] : passes::autodiff(*forward, options)) infos.push_back(std::move(info));
+  std::sort(infos.begin(), infos.end(), [](const GradInfo& a, const GradInfo& b) {
+    return a.forward->index() < b.forward->index();  // not by address
+  });
   nb::list out;
-  for (auto& [graph, info] : passes::autodiff(*forward, options)) out.append(info);
+  for (const GradInfo& info : infos) out.append(info);
   return out;
 }
 

@@ -9,7 +9,7 @@
 // The gradient of a repeat is a repeat that runs the other way. Its body, the step, takes the gradients of
 // the carried values after an iteration to those before it and adds up those of inputs that stay. Forward
 // values that it needs it computes again from the iteration's inputs, of which the carried ones are stacked
-// by the forward repeat (docs/design/050-control-flow-gradients.md).
+// by the forward repeat (docs/design/051-control-flow.md).
 namespace popxl::passes {
 
 using ir::Graph;

@@ -157,7 +157,7 @@ void checkProgram(uint64_t seed) {
 
 TEST(ProgramFuzz, CompiledProgramsEqualTheReference) {
   const uint64_t first = firstSeed();
-  const int n = programs(300);
+  const int n = programs(500);
   std::cout << "seeds " << first << " to " << first + static_cast<uint64_t>(n) - 1 << "\n";
   for (int i = 0; i < n && !HasFailure(); ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
@@ -276,7 +276,7 @@ class GradientProgram {
 
 TEST(ProgramFuzz, GradientsEqualCentralDifferences) {
   const uint64_t first = firstSeed();
-  const int n = programs(300);
+  const int n = programs(500);
   std::cout << "seeds " << first << " to " << first + static_cast<uint64_t>(n) - 1 << "\n";
   for (int i = 0; i < n && !HasFailure(); ++i) {
     const uint64_t seed = first + static_cast<uint64_t>(i);
