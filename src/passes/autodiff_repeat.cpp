@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "analysis/dependences.h"
 #include "base/error.h"
@@ -43,8 +44,8 @@ class RepeatGradient {
  private:
   /// An input of the step with what the backward repeat passes for it.
   struct Input {
-    std::vector<size_t> places;  ///< inputs of the differentiated body that it stands for
-    const Tensor* like;          ///< in the body
+    std::optional<size_t> place;  ///< the input of the differentiated body that it stands for
+    const Tensor* like;           ///< in the body
     std::string name;
     Tensor* operand;
   };
@@ -126,9 +127,7 @@ class RepeatGradient {
   void connect(const GradInfo& info) {
     for (size_t k = 0; k < active_.size(); ++k) {
       Tensor* grad = context_.outGrad(active_[k]);
-      carried_.push_back({{k},
-                          provided_[k],
-                          gradName(*body_.inputs()[active_[k]]),
+      carried_.push_back({k, provided_[k], gradName(*body_.inputs()[active_[k]]),
                           grad != nullptr ? grad : zeros(*provided_[k])});
     }
     for (const Connection& c : info.outputs) {
@@ -137,17 +136,17 @@ class RepeatGradient {
     }
     for (size_t k = 0; k < gradStacks_.size(); ++k) {
       const Tensor* out = body_.outputs()[gradStacks_[k]];
-      scanned_.push_back({{active_.size() + k}, out, gradName(*out), context_.outGrad(gradStacks_[k])});
+      scanned_.push_back({active_.size() + k, out, gradName(*out), context_.outGrad(gradStacks_[k])});
     }
     for (size_t i = 0; i < info.inputs.size(); ++i) {
       if (info.inputs[i].isGrad) continue;
       Tensor* t = info.inputs[i].fwd;
       const size_t place = indexIn(body_.inputs(), t);
-      if (place < loop_.carried || place == body_.inputs().size()) {
-        scanned_.push_back({{i}, t, t->name(), stack(t)});
+      if (place == body_.inputs().size() || (place < loop_.carried && t != body_.outputs()[place])) {
+        scanned_.push_back({i, t, t->name(), stack(t)});
       } else {
         auto& list = loop_.isScanned(place) ? scanned_ : constant_;
-        list.push_back({{i}, t, t->name(), context_.input(loop_.first + place)});
+        list.push_back({i, t, t->name(), context_.input(loop_.first + place)});
       }
     }
   }
@@ -159,7 +158,7 @@ class RepeatGradient {
         const ir::TensorType& type = input.like->type();
         Tensor* in = step_->addInput(input.name, {type.dtype, type.shape, {}});
         in->setLoc(input.like->loc());
-        for (const size_t place : input.places) tensors[info.graph->inputs()[place]] = in;
+        if (input.place) tensors[info.graph->inputs()[*input.place]] = in;
         operands_.push_back(input.operand);
       }
     }

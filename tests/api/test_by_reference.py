@@ -172,6 +172,21 @@ def test_other_inputs_of_a_loop(reference):
 
 
 @both_engines
+def test_while_loops_by_reference(reference):
+    """A body that counts in the caller's memory, and a carried operand that has the last value afterwards."""
+
+    def body(x: popxl.TensorByRef, count: popxl.TensorByRef):
+        count += 1.0
+        return x * 2.0
+
+    def build(ir, a, b):
+        small = ir.create_graph(lambda x: ops.greater(popxl.constant(20.0), x), a)
+        return ops.while_loop(small, ir.create_graph(body, a, b), 9, a, b)
+
+    assert Variables(build).run(reference) == ([32, 15], [32])
+
+
+@both_engines
 def test_slices_by_reference(reference):
     """A scan may change the slices of a tensor in place."""
 

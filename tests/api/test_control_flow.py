@@ -211,6 +211,13 @@ def swapped(x, w, b):
     return ops.sum(p * q) + ops.sum(qs * qs) + ops.sum(b * b)
 
 
+def weights_carried(x, w, b):
+    """Carried values that never change need no copy for each iteration."""
+    body = make_graph(lambda x, w, b: (ops.tanh(x @ w + b), w), x, w, b)
+    h, w = ops.repeat(body, 3, x, w, b)
+    return ops.sum(h * h) + ops.sum(w * w)
+
+
 FUNCTIONS = {
     "repeat": (repeated(4), X, W, B),
     "repeat once": (repeated(1), X, W, B),
@@ -227,6 +234,7 @@ FUNCTIONS = {
     "called and repeated": (same_graph_called_and_repeated, X, W, B),
     "random numbers": (dropped, X, W, B),
     "swapped": (swapped, X, W, B),
+    "weights carried": (weights_carried, X, W, B),
 }
 
 
