@@ -95,13 +95,90 @@ void groupNormGradReference(ReferenceContext& c) {
   });
 }
 
+/// Ops over tensors as [samples, groups, channels of a group, rest], in which statistics and parameters of
+/// channels broadcast.
+class Grouped {
+ public:
+  explicit Grouped(GradContext& c) : c_(c) {
+    const Shape& shape = c.op.input(0)->shape();
+    groups_ = integer(c.op, "num_groups");
+    shape_ = {shape[0], groups_, shape[1] / groups_, numElements(spatialOf(shape))};
+  }
+  Tensor* image(Tensor* t) const { return reshapeTo(c_, t, shape_); }
+  Tensor* perChannel(Tensor* t) const {
+    return reshapeTo(c_, as(t, c_.op.input(0)->dtype()), {1, groups_, shape_[2], 1});
+  }
+  Tensor* as(Tensor* t, DType dtype) const { return t->dtype() == dtype ? t : c_.make("cast", {t}, {dtype}); }
+  Tensor* perGroup(Tensor* t) const { return reshapeTo(c_, t, {shape_[0], groups_, 1, 1}); }
+
+  Tensor* add(Tensor* a, Tensor* b) const { return c_.make("add", {a, b}); }
+  Tensor* sub(Tensor* a, Tensor* b) const { return c_.make("sub", {a, b}); }
+  Tensor* mul(Tensor* a, Tensor* b) const { return c_.make("mul", {a, b}); }
+  Tensor* overSize(Tensor* t) const {
+    const auto size = static_cast<double>(shape_[2] * shape_[3]);
+    return c_.make("div", {t, c_.constant(t->dtype(), {}, size)});
+  }
+  Tensor* sumOfGroup(Tensor* t) const { return c_.make("sum", {t}, {intsAttr({2, 3}), Attr(true)}); }
+  Tensor* meanOfGroup(Tensor* t) const { return c_.make("mean", {t}, {intsAttr({2, 3}), Attr(true)}); }
+  Tensor* sumOfChannel(Tensor* t) const { return c_.make("sum", {t}, {intsAttr({0, 3}), Attr(false)}); }
+  /// s (d - mean(d) - h mean(d h)): how a change of the result becomes one of the operand, without what it is
+  /// scaled by. Symmetric in d.
+  Tensor* project(Tensor* d, Tensor* h, Tensor* s) const {
+    return mul(s, sub(sub(d, meanOfGroup(d)), mul(h, meanOfGroup(mul(d, h)))));
+  }
+
+ private:
+  GradContext& c_;
+  int64_t groups_;
+  Shape shape_;
+};
+
+/// What the statistics receive adds to the gradient of the operand: mean' = 1/n, inv_std_dev' = -s^2 h / n.
+Tensor* statisticsGrad(GradContext& c, Tensor* dx) {
+  const Grouped g(c);
+  Tensor* sum = g.image(dx);
+  if (c.outGrad(1) != nullptr) sum = g.add(sum, g.overSize(g.perGroup(c.outGrad(1))));
+  if (c.outGrad(2) != nullptr) {
+    Tensor *s = g.perGroup(c.output(2)), *ds = g.perGroup(c.outGrad(2));
+    Tensor* h = g.mul(g.sub(g.image(c.input(0)), g.perGroup(c.output(1))), s);
+    sum = g.sub(sum, g.overSize(g.mul(g.mul(ds, g.mul(s, s)), h)));
+  }
+  return reshapeTo(c, sum, dx->shape());
+}
+
 void groupNormRule(GradContext& c) {
   const auto grads =
       c.makeAll("group_norm_grad", {c.input(0), c.input(1), c.output(1), c.output(2), c.outGradOrZero(0)},
                 c.op.attrs());
-  for (size_t i = 0; i < 3; ++i) {
+  const bool statistics = c.outGrad(1) != nullptr || c.outGrad(2) != nullptr;
+  if (c.wants(0)) c.set(0, statistics ? statisticsGrad(c, grads[0]) : grads[0]);
+  for (size_t i = 1; i < 3; ++i) {
     if (c.wants(i)) c.set(i, grads[i]);
   }
+}
+
+/// With what dx, dweight and dbias receive called X, W and B, h and d as above and P the map of `project`:
+/// dy receives weight P X + W h + B, weight receives sum(dy P X), and h receives
+/// u = W dy - s (X mean(d h) + d mean(X h)), which t, mean and s are changed by; s also scales dx.
+void groupNormGradRule(GradContext& c) {
+  const Grouped g(c);
+  Tensor *s = g.perGroup(c.input(3)), *dy = g.image(c.input(4)), *weight = g.perChannel(c.input(1));
+  Tensor* centred = g.sub(g.image(c.input(0)), g.perGroup(c.input(2)));
+  Tensor *h = g.mul(centred, s), *d = g.mul(dy, weight);
+  Tensor *x = g.image(c.outGradOrZero(0)), *w = g.perChannel(c.outGradOrZero(1)),
+         *b = g.perChannel(c.outGradOrZero(2));
+  Tensor* px = g.project(x, h, s);
+  Tensor* crossed = g.add(g.mul(x, g.meanOfGroup(g.mul(d, h))), g.mul(d, g.meanOfGroup(g.mul(x, h))));
+  Tensor* u = g.sub(g.mul(w, dy), g.mul(s, crossed));
+  const auto set = [&](size_t i, Tensor* grad) {
+    c.set(i, g.as(reshapeTo(c, grad, c.op.input(i)->shape()), c.op.input(i)->dtype()));
+  };
+  set(0, g.mul(u, s));
+  set(1, g.sumOfChannel(g.mul(dy, px)));
+  set(2, c.make("negate", {g.mul(s, g.sumOfGroup(u))}));
+  Tensor* scaled = g.sumOfGroup(g.mul(d, px));  // sum(X dx), as P is symmetric
+  set(3, g.add(c.make("div", {scaled, s}), g.sumOfGroup(g.mul(u, centred))));
+  set(4, g.add(g.add(g.mul(weight, px), g.mul(w, h)), b));
 }
 
 void groupNorm(Defs& defs) {
@@ -148,6 +225,7 @@ void groupNorm(Defs& defs) {
     likeOperand<1>(op, out);
   };
   grad.visibility = Visibility::kInternal;
+  grad.grad = groupNormGradRule;
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeGroupNormGrad(groupNormSpec(c.op, c.inputs[0], c.inputs[1], c.inputs[2]), c.inputs[4],
                                       c.outputs[0]);

@@ -117,6 +117,12 @@ void onehot(Defs& defs) {
                 {"shape", AttrType::kInts, "Shape of `values`."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
+  grad.grad = [](GradContext& c) {
+    const Shape& shape = c.op.input(0)->shape();
+    const int64_t classes = shape[static_cast<size_t>(axisOf(c.op, c.op.input(0)->rank()))];
+    Tensor* number = c.constant(DType::kInt32, {}, static_cast<double>(classes));
+    c.set(0, c.make("onehot", {c.input(1), number, c.outGrad()}, {c.op.attrValue("axis")}));
+  };
   grad.kernel = onehotGradKernel;
   grad.reference = onehotGradReference;
   defs.push_back(grad);

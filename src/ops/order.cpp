@@ -262,6 +262,30 @@ void medianGradReference(ReferenceContext& c) {
   }
 }
 
+/// Picks what lies at the medians: with the reduced axes made one, the last, as topk_grad does.
+void medianGradRule(GradContext& c) {
+  const Shape& whole = c.op.output()->shape();
+  const auto axes = reductionAxes(c.op, c.op.output()->rank());
+  std::vector<int64_t> order;
+  Shape flat;
+  for (int64_t i = 0; i < c.op.output()->rank(); ++i) {
+    if (std::binary_search(axes.begin(), axes.end(), i)) continue;
+    order.push_back(i);
+    flat.push_back(whole[static_cast<size_t>(i)]);
+  }
+  Shape one = flat;
+  one.push_back(1);
+  flat.push_back(1);
+  for (const int64_t axis : axes) {
+    order.push_back(axis);
+    flat.back() *= whole[static_cast<size_t>(axis)];
+  }
+  Tensor* moved = reshapeTo(c, c.make("transpose", {c.outGrad()}, {intsAttr(order)}), flat);
+  Tensor* picked =
+      c.make("scatter_pick", {moved, reshapeTo(c, c.input(1), one)}, {intsAttr(one), Attr(int64_t{-1})});
+  c.set(0, reshapeTo(c, picked, c.op.input(0)->shape()));
+}
+
 void median(Defs& defs) {
   OpDef def;
   def.name = "median";
@@ -298,6 +322,7 @@ void median(Defs& defs) {
                 {"shape", AttrType::kInts, "Shape of what was reduced."}};
   grad.infer = shapeOfAttr;
   grad.visibility = Visibility::kInternal;
+  grad.grad = medianGradRule;
   grad.kernel = medianGradKernel;
   grad.reference = medianGradReference;
   defs.push_back(grad);

@@ -115,6 +115,14 @@ void maxPoolGradReference(ReferenceContext& c) {
   });
 }
 
+void maxPoolPickReference(ReferenceContext& c) {
+  forPools(c.op, c.in[0].shape(), c.in[1].shape(), [&](const Shape& y, const std::vector<Shape>& xs) {
+    const auto first =
+        std::find_if(xs.begin(), xs.end(), [&](const Shape& x) { return c.in[0].at(x) == c.in[1].at(y); });
+    if (first != xs.end()) c.out[0].at(y) = c.in[2].at(*first);
+  });
+}
+
 OpDef pooling(const Names& names) {
   OpDef def;
   def.name = names.name;
@@ -185,11 +193,31 @@ void maxPool(Defs& defs) {
   grad.attrs.push_back(order);
   grad.infer = sameType;
   grad.visibility = Visibility::kInternal;
+  grad.grad = [](GradContext& c) {  // where a maximum is does not change
+    c.set(2, c.make("max_pool_pick", {c.input(0), c.input(1), c.outGrad()}, c.op.attrs()));
+  };
   grad.kernel = [](const ir::KernelContext& c) {
     return kernels::makeMaxPoolGrad(specOf(c.op, c.inputs[0], c.inputs[1], false), c.inputs[2], c.outputs[0]);
   };
   grad.reference = maxPoolGradReference;
   defs.push_back(grad);
+
+  OpDef pick =
+      pooling({"max_pool_pick", "MaxPoolPick", "What lies where the largest element of each window is."});
+  pick.operands = {{"t", ir::kFloats}, {"out", ir::kFloats}, {"from", ir::kFloats, "As large as `t`."}};
+  pick.attrs.push_back(order);
+  pick.results = {{"picked"}};
+  pick.stridedInputs = false;
+  pick.infer = likeOperandOfOneDType<1>;
+  pick.visibility = Visibility::kInternal;
+  pick.grad = [](GradContext& c) {
+    c.set(2, c.make("max_pool_grad", {c.input(0), c.input(1), c.outGrad()}, c.op.attrs()));
+  };
+  pick.kernel = [](const ir::KernelContext& c) {
+    return kernels::makeMaxPoolPick(specOf(c.op, c.inputs[0], c.inputs[1], false));
+  };
+  pick.reference = maxPoolPickReference;
+  defs.push_back(pick);
 }
 
 }  // namespace

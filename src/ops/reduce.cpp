@@ -135,6 +135,55 @@ void productRule(GradContext& c) {
                   {intsAttr(c.op.input(0)->shape())}));
 }
 
+/// With the product P(j) of all factors but j, the gradient is dy P(j) at j. dy receives sum(v P), and x
+/// receives what prod_grad_t_grad says, of sums over the factors that are 0 and of those that are not.
+void productGradRule(GradContext& c) {
+  Tensor *v = c.outGrad(), *x = c.input(1);
+  const Attr kept = intsAttr(c.op.input(0)->shape());
+  const auto sum = [&](Tensor* t) { return c.make("reduce_to", {t}, {kept}); };
+  if (c.wants(0)) {
+    Tensor* one = c.constant(x->dtype(), c.op.input(0)->shape(), 1);
+    Tensor* others = c.make("prod_grad", {one, x, c.input(2), c.input(3)}, c.op.attrs());
+    c.set(0, sum(c.make("mul", {v, others})));
+  }
+  if (!c.wants(1)) return;
+  Tensor *zero = c.constant(x->dtype(), {}, 0), *one = c.constant(x->dtype(), {}, 1);
+  Tensor* isZero = c.make("equal", {x, zero});
+  Tensor* quotient = c.make("div", {v, c.make("where", {isZero, one, x})});
+  Tensor* ofOthers = sum(c.make("where", {isZero, zero, quotient}));
+  Tensor* ofZeros = sum(c.make("where", {isZero, v, zero}));
+  c.set(1, c.make("prod_grad_t_grad", {c.input(0), x, c.input(2), c.input(3), v, ofOthers, ofZeros}));
+}
+
+/// How dy P(j) at all j, weighted by v, changes with x(j): the sum over i of v(i) and the product of all
+/// factors but i and j. Of more than one 0 besides j nothing is left, of one only i = that one.
+OpDef productGradGrad() {
+  OpDef def;
+  def.name = "prod_grad_t_grad";
+  def.type = "ReduceProdGradGrad";
+  def.doc = "Gradient of prod_grad with respect to `t`.";
+  def.operands = {{"grad", ir::kFloats},
+                  {"t", ir::kFloats},
+                  {"rest", ir::kFloats, "Product of the factors that are not 0."},
+                  {"zeros", ir::kFloats, "Number of those that are."},
+                  {"grad2", ir::kFloats, "Gradient of the result of prod_grad."},
+                  {"others", ir::kFloats, "Sum of grad2 / t over factors that are not 0."},
+                  {"at_zeros", ir::kFloats, "Sum of grad2 over those that are."}};
+  def.infer = likeOperandOfOneDType<1>;
+  def.visibility = Visibility::kInternal;
+  def.expr = [](ExprContext& c) {
+    const Val x = c.in(1), rest = c.in(2), zeros = c.in(3), v = c.in(4), others = c.in(5), atZeros = c.in(6);
+    const Val none = x.constant(0), one = x.constant(1), two = x.constant(2);
+    const Val ofZero =
+        select(eq(zeros, one), rest * others, select(eq(zeros, two), rest * (atZeros - v), none));
+    const Val rest1 = rest / x;
+    const Val ofOther =
+        select(eq(zeros, none), rest1 * (others - v / x), select(eq(zeros, one), rest1 * atZeros, none));
+    store(c, c.in(0) * select(eq(x, none), ofZero, ofOther));
+  };
+  return def;
+}
+
 void product(Defs& defs) {
   OpDef def =
       reduction({"prod", "ReduceProd", "Product over axes."}, Reduction::kProd, [](Val x) { return x; });
@@ -149,6 +198,7 @@ void product(Defs& defs) {
                           [](Val x) { return select(eq(x, x.constant(0)), x.constant(1), x.constant(0)); });
   for (OpDef* helper : {&rest, &zeros}) {
     helper->visibility = Visibility::kInternal;
+    helper->stopsGradient = true;  // prod_grad says what depends on t through them too
     defs.push_back(*helper);
   }
 
@@ -160,6 +210,7 @@ void product(Defs& defs) {
   grad.attrs = {{"shape", AttrType::kInts, "Shape of what was reduced."}};
   grad.infer = inferReduceGrad;
   grad.visibility = Visibility::kInternal;
+  grad.grad = productGradRule;
   grad.expr = [](ExprContext& c) {
     const Val dy = c.in(0), x = c.in(1), rest = c.in(2), zeros = c.in(3);
     const Val none = dy.constant(0);
@@ -168,6 +219,7 @@ void product(Defs& defs) {
     store(c, select(eq(zeros, none), dy * rest / x, select(eq(zeros, dy.constant(1)), single, none)));
   };
   defs.push_back(grad);
+  defs.push_back(productGradGrad());
 }
 
 void reduceToOp(Defs& defs) {
