@@ -20,9 +20,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=4.0, help="of measuring, for each row and framework")
-    parser.add_argument("--only", choices=["machine", "steps", "memory", "session", "building", "mnist"], action="append")
+    parser.add_argument("--only", choices=["machine", "steps", "ops", "memory", "session", "building", "mnist"], action="append")
     parser.add_argument("--json", type=pathlib.Path, help="file for the figures")
-    parser.add_argument("--rows", nargs="+", help="only these rows of the table of steps, by their names in work.py")
+    parser.add_argument("--rows", nargs="+", help="only these rows: of steps by their names in work.py, of ops by their names")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of the MNIST demo")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     options = parser.parse_args()
@@ -118,12 +118,16 @@ def measure(options: argparse.Namespace) -> None:
     from report import Report
 
     report = Report()
-    wanted = options.only or ["machine", "steps", "memory", "session", "building", "mnist"]
-    limits = machine(options) if {"machine", "steps"} & set(wanted) else {}
+    wanted = options.only or ["machine", "steps", "ops", "memory", "session", "building", "mnist"]
+    limits = machine(options) if {"machine", "steps", "ops"} & set(wanted) else {}
     if "steps" in wanted:
         import steps
 
         steps.table(options, limits, report)
+    if "ops" in wanted:
+        import op_table
+
+        op_table.table(options, limits, report)
     if "memory" in wanted:
         import memory
 

@@ -1,7 +1,7 @@
 """One row of the op test table, and the inputs that rows are made of."""
 
 import dataclasses
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -47,13 +47,26 @@ class Case:
     big: Optional[Sequence[Builder]] = None  #: Inputs that are cut into pieces for several threads.
     constants: Sequence[int] = ()  #: Inputs given as constants.
     elementwise: bool = False  #: Whether inputs may have any shapes that broadcast.
-    special: bool = True  #: Whether an elementwise op treats zeros, infinities and NaN as its reference does.
+    special: bool = True  #: Whether the op treats zeros, infinities and NaN as its reference does.
+    leading: Sequence[int] = ()  #: Inputs whose first dimension may have any size, the same for all of them.
+    #: Its like in PyTorch, for the table of bench/: a dotted name, or a function of the module and the inputs.
+    peer: Union[str, Callable[..., Any], None] = None
+    size: Optional[Sequence[Builder]] = None  #: Inputs for that table, where not `big` or elementwise.
     updates: bool = False  #: Whether the op writes its first input, a variable.
     bad: Sequence[Bad] = ()
 
     @property
     def name(self) -> str:
         return f"{self.op}-{self.label}" if self.label else self.op
+
+    def sized(self, elements: Tuple[int, ...]) -> Sequence[Builder]:
+        """Inputs for the table of bench/; those of an elementwise row all have the shape `elements`."""
+        if self.size is not None:
+            return self.size
+        if not self.elementwise:
+            assert self.big is not None, f"{self.name} has a peer but no size"
+            return self.big
+        return [lambda rng, builder=builder: np.resize(builder(rng), elements) for builder in self.inputs]
 
 
 def real(*shape: int, low: float = -3, high: float = 3) -> Builder:

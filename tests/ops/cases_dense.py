@@ -32,6 +32,8 @@ _MATMUL = [
         (4, 5),
         (5, 3),
         big=(real(300, 200), real(200, 250)),
+        peer="matmul",
+        size=(real(512, 512), real(512, 512)),
         bad=(
             Bad(lambda: ops.matmul(_ones(2, 3), _ones(2, 3)), popart_exception, "must equal"),
             Bad(lambda: ops.matmul(_ones(2, 3), popxl.variable(1.0)), popart_exception, "scalar"),
@@ -80,6 +82,8 @@ _CONV = [
         (0, 0, 0, 0),
         (1, 1),
         big=(real(4, 8, 40, 40), real(16, 8, 3, 2)),
+        peer="nn.functional.conv2d",
+        size=(real(4, 32, 56, 56), real(32, 32, 3, 3)),
         bad=(
             Bad(lambda: ops.conv(_ones(1, 2, 3, 3), _ones(1, 3, 1, 1)), popart_exception, "channels|groups"),
             Bad(
@@ -130,6 +134,8 @@ _CONV_TRANSPOSE = [
         (1, 1),
         dtypes=("float64", "float32", "float16", "int32"),
         big=(real(4, 16, 30, 30), real(16, 8, 3, 2)),
+        peer="nn.functional.conv_transpose2d",
+        size=(real(4, 32, 56, 56), real(32, 32, 3, 3)),
         bad=(
             Bad(
                 lambda: ops.conv_transpose(_ones(1, 2, 3, 3), _ones(3, 1, 1, 1)), popart_exception, "channels"
@@ -203,7 +209,7 @@ _CONV_TRANSPOSE = [
 ]
 
 
-def _pool(op, reduce, values=real):
+def _pool(op, torch_name, reduce, values=real):
     function = getattr(ops, op)
     return [
         Case(
@@ -224,13 +230,15 @@ def _pool(op, reduce, values=real):
             "plain",
             grad=(0,),
             tolerance=4,
+            peer=lambda torch, x: getattr(torch.nn.functional, torch_name)(x, 2, 1),
+            size=[values(8, 64, 56, 56)],
         ),
     ]
 
 
 _POOL = [
-    *_pool("average_pool", np.mean),
-    *_pool("max_pool", np.max, distinct),
+    *_pool("average_pool", "avg_pool2d", np.mean),
+    *_pool("max_pool", "max_pool2d", np.max, distinct),
     Case(
         "max_pool",
         lambda t: ops.max_pool(t, (3, 3), (2, 2), ceil_mode=True),
@@ -250,7 +258,7 @@ def _rows(*shape):
     return make
 
 
-def _loss(label, shape=(6, 5), **options):
+def _loss(label, shape=(6, 5), peer=None, **options):
     return Case(
         "nll_loss",
         lambda p, i: ops.nll_loss(p, i, **options),
@@ -259,6 +267,9 @@ def _loss(label, shape=(6, 5), **options):
         label,
         grad=(0,),
         tolerance=4,
+        special=False,  # a probability below the smallest number counts as that
+        peer=peer,
+        size=(_rows(1024, 1000), numbers(1024, high=1000)),
     )
 
 
@@ -271,6 +282,7 @@ def _loss_grad(label, grad=1.0, **options):
         label,
         ("float32", "float16"),
         tolerance=4,
+        special=False,
     )
 
 
@@ -283,6 +295,8 @@ _NORM = [
         grad=(0, 1, 2),
         tolerance=8,
         big=(real(64, 128, 20), real(128), real(128)),
+        peer=lambda torch, x, w, b: torch.nn.functional.group_norm(x, 2, w, b),
+        size=(real(16, 64, 1024), real(64), real(64)),
         bad=(
             Bad(lambda: ops.group_norm(_ones(3, 4), _ones(4), _ones(4), 3), Exception, "num_groups|groups"),
         ),
@@ -295,6 +309,8 @@ _NORM = [
         "layer",
         grad=(0, 1, 2),
         tolerance=8,
+        peer=lambda torch, x, w, b: torch.nn.functional.layer_norm(x, x.shape[1:], w, b),
+        size=(real(1024, 768), real(768), real(768)),
     ),
     Case(
         "batch_norm_inference",
@@ -303,6 +319,8 @@ _NORM = [
         ref.batch_norm,
         grad=(0, 1, 2, 3, 4),
         tolerance=8,
+        peer=lambda torch, x, w, b, mean, var: torch.nn.functional.batch_norm(x, mean, var, w, b),
+        size=(real(16, 64, 1024), real(64), real(64), real(64), lambda rng: rng.uniform(1, 2, 64)),
         bad=(
             Bad(lambda: ops.batch_norm_inference(_ones(3, 4), *[_ones(3)] * 4), popart_exception, "channel"),
         ),
@@ -316,6 +334,8 @@ _NORM = [
         grad=(0,),
         tolerance=2,
         big=(real(300, 400),),
+        peer=lambda torch, x: torch.softmax(x, -1),
+        size=(real(1536, 128),),
         bad=(Bad(lambda: ops.softmax(_ones(2), 1), ValueError, "axis"),),
     ),
     Case(
@@ -327,7 +347,7 @@ _NORM = [
         grad=(0,),
         tolerance=2,
     ),
-    _loss("mean"),
+    _loss("mean", peer=lambda torch, p, i: torch.nn.functional.nll_loss(torch.log(p), i.long())),
     _loss("sum", reduction="sum"),
     _loss("none", shape=(2, 3, 4), reduction="none"),
     _loss("ignoring", ignore_index=1),

@@ -10,6 +10,7 @@ from popxl import ops
 from popxl.ops._build import one
 
 _BIG = (real(300, 400),)
+_LARGE = (real(1024, 1024),)
 _SHAPE = (3, 1, 5)
 
 
@@ -17,7 +18,7 @@ def _unary(op, reference, values=real, dtypes=FLOATS, **more):
     function = getattr(ops, op)
     inplace = getattr(ops, f"{op}_", None)
     grad = (0,) if more.pop("smooth", True) else ()
-    more = {"dtypes": dtypes, "grad": grad, "inplace": inplace, "elementwise": True, **more}
+    more = {"dtypes": dtypes, "grad": grad, "inplace": inplace, "elementwise": True, "peer": op, **more}
     return Case(op, function, [values(*_SHAPE)], reference, **more)
 
 
@@ -41,8 +42,12 @@ def _binary(op, reference, values=real, dtypes=FLOATS, grad=(0, 1), **more):
     function = getattr(ops, op)
     more.setdefault("bad", _mismatch(function))
     more.setdefault("inplace", getattr(ops, f"{op}_", None))
-    more = {"dtypes": dtypes, "grad": grad, "elementwise": True, **more}
+    more = {"dtypes": dtypes, "grad": grad, "elementwise": True, "peer": op, **more}
     return Case(op, function, [values(4, 3, 5), values(3, 1)], reference, **more)
+
+
+def _tanh_gelu(torch, x):
+    return torch.nn.functional.gelu(x, approximate="tanh")
 
 
 _UNARY = [
@@ -50,7 +55,7 @@ _UNARY = [
     _unary("floor", np.floor, real, (*FLOATS, *INTS), smooth=False),
     _unary("sign", np.sign, away, NUMERIC),
     _unary("abs", np.abs, away, (*FLOATS, *SIGNED)),
-    _unary("negate", np.negative, real, (*FLOATS, *SIGNED), big=_BIG),
+    _unary("negate", np.negative, real, (*FLOATS, *SIGNED), big=_BIG, peer="neg"),
     _unary("sqrt", np.sqrt, positive),
     _unary("sin", np.sin),
     _unary("cos", np.cos),
@@ -58,9 +63,9 @@ _UNARY = [
     _unary("log", np.log, positive),
     _unary("tanh", np.tanh, big=_BIG),
     _unary("relu", lambda x: np.maximum(x, 0), away, (*FLOATS, *SIGNED)),
-    _unary("gelu", ref.gelu, big=_BIG, tolerance=2, special=False),
-    _unary("geluerf", ref.geluerf, tolerance=2, special=False),
-    _unary("swish", ref.swish, tolerance=2, special=False),
+    _unary("gelu", ref.gelu, big=_BIG, tolerance=2, special=False, peer=_tanh_gelu),
+    _unary("geluerf", ref.geluerf, tolerance=2, special=False, peer="nn.functional.gelu"),
+    _unary("swish", ref.swish, tolerance=2, special=False, peer="nn.functional.silu"),
     _unary("isnan", np.isnan, smooth=False),
     _unary("isinf", np.isinf, smooth=False),
     Case("isnan", ops.isnan, [lambda rng: np.array([0.0, np.nan, np.inf, -np.inf])], np.isnan, "special"),
@@ -76,6 +81,8 @@ _UNARY = [
         lambda x: np.clip(x, -1, 2),
         dtypes=(*FLOATS, *SIGNED),
         grad=(0,),
+        peer=lambda torch, x: torch.clip(x, -1, 2),
+        size=_LARGE,
     ),
     Case("clip", lambda t: ops.clamp(t, max=0.5), [real(*_SHAPE)], lambda x: np.minimum(x, 0.5), "one end"),
     Case(
@@ -85,6 +92,8 @@ _UNARY = [
         lambda x: np.fmod(x + 1, 3),
         dtypes=("float64", "float32", *INTS),
         inplace=lambda t: ops.increment_mod_(t, 1, 3),
+        peer=lambda torch, x: torch.fmod(x + 1, 3),
+        size=_LARGE,
     ),
 ]
 
@@ -129,6 +138,8 @@ _BINARY = [
         np.maximum,
         "gradient",
         grad=(0, 1),
+        peer="maximum",
+        size=_LARGE * 2,
     ),
     Case(
         "add_n",
@@ -137,6 +148,8 @@ _BINARY = [
         lambda a, b, c: a + b + c,
         dtypes=NUMERIC,
         grad=(0, 1, 2),
+        peer=lambda torch, *ts: sum(ts[1:], ts[0]),
+        size=_LARGE * 3,
         bad=_mismatch(lambda *ts: one("add_n", ts)),
     ),
     Case(
@@ -146,6 +159,8 @@ _BINARY = [
         _scaled,
         grad=(0, 1),
         inplace=lambda x, y: ops.scaled_add_(x, y, 2.0, -0.5),
+        peer=lambda torch, x, y: torch.add(2 * x, y, alpha=-0.5),
+        size=_LARGE * 2,
         bad=(
             Bad(
                 lambda: ops.scaled_add(popxl.variable([1.0, 2.0]), popxl.variable(1.0)),
@@ -164,14 +179,20 @@ _BINARY = [
         inplace=ops.scaled_add_,
         tolerance=4,
     ),
-    _binary("equal", np.equal, distinct, EVERY, grad=(), bad=_mismatch(ops.equal)),
-    _binary("greater", np.greater, distinct, EVERY, grad=(), bad=_mismatch(ops.greater)),
+    _binary("equal", np.equal, distinct, EVERY, grad=(), bad=_mismatch(ops.equal), peer="eq"),
+    _binary("greater", np.greater, distinct, EVERY, grad=(), bad=_mismatch(ops.greater), peer="gt"),
 ]
 
+def _flags(op, reference, count):
+    inputs = [flags(4, 5), flags(5)][:count]
+    size = [flags(1024, 1024)] * count
+    return Case(op, getattr(ops, op), inputs, reference, dtypes=("bool",), peer=op, size=size)
+
+
 _LOGIC = [
-    Case("logical_and", ops.logical_and, [flags(4, 5), flags(5)], np.logical_and, dtypes=("bool",)),
-    Case("logical_or", ops.logical_or, [flags(4, 5), flags(5)], np.logical_or, dtypes=("bool",)),
-    Case("logical_not", ops.logical_not, [flags(4, 5)], np.logical_not, dtypes=("bool",)),
+    _flags("logical_and", np.logical_and, 2),
+    _flags("logical_or", np.logical_or, 2),
+    _flags("logical_not", np.logical_not, 1),
     Case(
         "logical_and",
         lambda a, b: a & b,
@@ -191,6 +212,8 @@ _LOGIC = [
         np.where,
         dtypes=EVERY,
         grad=(1, 2),
+        peer="where",
+        size=(flags(1024, 1024), *_LARGE * 2),
         bad=(
             Bad(
                 lambda: ops.where(popxl.variable([True]), popxl.variable(1.0), popxl.variable(1)),
@@ -213,6 +236,9 @@ def _cast(dtype):
         dtype,
         EVERY if dtype != "bool" else NUMERIC,
         result_dtype=dtype,
+        special="int" not in dtype,  # C++ leaves open what integer is no number
+        peer=lambda torch, x: x.to(getattr(torch, dtype)),
+        size=_LARGE,
         grad=(0,) if dtype in ("float32", "float64") else (),
         bad=(Bad(lambda: ops.cast(popxl.variable(1.0), popxl.float8_143), TypeError, "pow2scale"),),
     )

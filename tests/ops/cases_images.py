@@ -22,11 +22,16 @@ def _resized(label, shape, scales, *modes, **more):
         label,
         grad=(0,),
         tolerance=4,
+        special=False,  # the reference multiplies what has no weight by 0
         **more,
     )
 
 
 _TRANSFORMATIONS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+
+def _bilinear(torch, x):
+    return torch.nn.functional.interpolate(x, scale_factor=(2.0, 2.0), mode="bilinear")
+
 
 _INTERPOLATE = [
     _resized("same", (2, 3, 4, 5), (1.0, 1.0, 1.0, 1.0), dtypes=NUMERIC),
@@ -36,6 +41,7 @@ _INTERPOLATE = [
         (1.0, 1.0, 2.0, 3.0),
         dtypes=NUMERIC,
         big=(real(4, 8, 40, 50),),
+        peer=lambda torch, x: torch.nn.functional.interpolate(x, scale_factor=(2.0, 3.0)),
         bad=(
             Bad(lambda: ops.interpolate(_ones(2, 2), (1.0, 2.0), "area"), ValueError, "mode.*area.*cubic"),
             Bad(lambda: ops.interpolate(_ones(2), (2.0,), "nearest", "up"), ValueError, "nearest_mode"),
@@ -61,6 +67,9 @@ _INTERPOLATE = [
         for transformation in _TRANSFORMATIONS
     ],
     _resized("linear of volumes", (1, 2, 3, 4, 3), (1.0, 1.0, 2.0, 0.75, 1.5), "linear"),
+    _resized(
+        "bilinear", (1, 2, 3, 3), (1.0, 1.0, 2.0, 2.0), "linear", peer=_bilinear, size=(real(4, 16, 56, 56),)
+    ),
     _resized("large cubic", (3, 4), (1.5, 2.5), "cubic", big=(real(60, 70),)),
 ]
 

@@ -46,7 +46,14 @@ _VIEWS = [
             Bad(lambda: ops.squeeze(_ones(1, 2), [2]), ValueError, "2 dimensions"),
         ),
     ),
-    _move("transpose", ops.transpose, np.transpose, inplace=ops.transpose_),
+    _move(
+        "transpose",
+        ops.transpose,
+        np.transpose,
+        inplace=ops.transpose_,
+        peer=lambda torch, x: x.permute(2, 1, 0).contiguous(),
+        size=[real(64, 128, 128)],
+    ),
     _move(
         "transpose",
         lambda t: ops.transpose(t, (1, 0, 2)),
@@ -67,6 +74,8 @@ _VIEWS = [
         lambda t: ops.slice(t, [1, 0], [3, -1]),
         lambda x: x[1:3, 0:-1],
         inplace=lambda t: ops.slice_(t, [1, 0], [3, -1]),
+        peer=lambda torch, x: x[1:3, :-1].contiguous(),
+        size=[real(4, 512, 1024)],
         bad=(Bad(lambda: ops.slice(_ones(3, 3), [1, 0], [2]), ValueError, "length"),),
     ),
     _move("slice", lambda t: ops.slice(t, None, None, -1, 1), lambda x: x[:, ::-1], "reversed"),
@@ -116,6 +125,8 @@ _JOINS = [
         grad=(0, 1, 2),
         inplace=lambda *ts: ops.concat_(ts, 1),
         modifies=False,
+        peer=lambda torch, *ts: torch.cat(ts, 1),
+        size=[real(64, rows, 128) for rows in (64, 32, 64)],
         bad=(
             Bad(lambda: ops.concat([_ones(2, 3), _ones(2)]), popart_exception, "rank"),
             Bad(
@@ -157,6 +168,7 @@ def _gathers(op):
             "second",
             grad=(0,),
             big=(real(300, 40, 50), numbers(60, high=40)),
+            peer=lambda torch, x, i: torch.index_select(x, 1, i),
         ),
         Case(
             op,
@@ -223,6 +235,8 @@ _SCATTER = [
         ref.scatter,
         dtypes=EVERY,
         big=(real(400, 300), numbers(300, 300, high=400), real(300, 300)),
+        peer=lambda torch, x, i, v: torch.scatter(x, 0, i.long(), v),
+        size=(real(2000, 500), numbers(1000, 500, high=2000), real(1000, 500)),
         bad=(
             Bad(
                 lambda: ops.scatter(_ones(2, 2), popxl.variable([0]), _ones(1)),
@@ -255,7 +269,7 @@ _SCATTER = [
 
 
 def _reduced(label, reduction, data, indices, initial=None, **options):
-    more = {key: options.pop(key) for key in ("dtypes", "big", "bad") if key in options}
+    more = {key: options.pop(key) for key in ("dtypes", "big", "bad", "peer", "size") if key in options}
     names = {"enable_index_broadcast": "broadcast"}
     reference_options = {names.get(key, key): value for key, value in options.items()}
     with_initial = [] if initial is None else [initial]
@@ -275,6 +289,17 @@ def _reduce(*data, indices=(0, 1), **options):
     return ops.scatter_reduce(_ones(*data), popxl.variable(np.array(indices)), **options)
 
 
+_TORCH_REDUCTIONS = {"sum": "sum", "max": "amax", "min": "amin"}
+
+
+def _reducing(name):
+    def reduce(torch, x, i):
+        indices = i.long()[:, None].expand(-1, x.shape[1])
+        return x.new_zeros(5, x.shape[1]).scatter_reduce(0, indices, x, name, include_self=False)
+
+    return reduce
+
+
 _SCATTER_REDUCE = [
     *[
         case
@@ -288,6 +313,8 @@ _SCATTER_REDUCE = [
                 axis_size=5,
                 dtypes=NUMERIC,
                 big=(real(3000, 40), numbers(3000, high=5)),
+                peer=_reducing(_TORCH_REDUCTIONS[reduction]) if reduction in _TORCH_REDUCTIONS else None,
+                size=(real(8000, 64), numbers(8000, high=5)),
             ),
             _reduced("full", reduction, real(2, 5), numbers(2, 5, high=3), axis=1, axis_size=3),
             _reduced("onto", reduction, real(3, 5), numbers(5, high=4), real(3, 4), axis=-1),
@@ -341,6 +368,8 @@ _INDEXED = [
         lambda t, i: ops.dynamic_slice(t, i, _AXES, _SIZES, True),
         [real(4, 3, 5), fixed([1, 2], "uint32")],
         lambda x, i: x[ref.window_of(x.shape, i, _AXES, _SIZES)],
+        peer=lambda torch, x, i: x[1:3, :, 2:5].contiguous(),
+        size=(real(4, 512, 1024), fixed([1, 2], "uint32")),
         dtypes=EVERY,
         grad=(0,),
         bad=(
@@ -356,6 +385,8 @@ _INDEXED = [
         lambda t, i, u: ops.dynamic_update(t, i, u, _AXES, _SIZES, True),
         [real(4, 3, 5), fixed([1, 2], "uint32"), real(2, 3, 3)],
         lambda x, i, u: ref.dynamic_update(x, i, u, _AXES, _SIZES),
+        peer=lambda torch, x, i, u: torch.slice_scatter(x, torch.slice_scatter(x[1:3], u, 2, 2, 5), 0, 1, 3),
+        size=(real(4, 512, 512), fixed([1, 2], "uint32"), real(2, 512, 3)),
         dtypes=EVERY,
         grad=(0, 2),
         inplace=lambda t, i, u: ops.dynamic_update_(t, i, u, _AXES, _SIZES, True),
@@ -369,6 +400,8 @@ _INDEXED = [
         EVERY,
         grad=(2,),
         constants=(1,),
+        peer=lambda torch, t, n, v: torch.where(torch.nn.functional.one_hot(t.long(), 64).bool(), v[1], v[0]),
+        size=(numbers(128, 128, high=64), fixed(64, "int32"), real(2)),
     ),
     Case(
         "onehot",

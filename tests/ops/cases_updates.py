@@ -58,6 +58,7 @@ _RANDOM = [
         dtypes=("float32",),
         result_dtype="float32",
         big=(_SEED,),
+        peer=lambda torch, s: torch.randn(200, 300),
         tolerance=30,  # the angle of a pair is rounded to float32 before its sine and cosine are taken
     ),
     Case(
@@ -68,6 +69,7 @@ _RANDOM = [
         dtypes=("float32",),
         result_dtype="float32",
         big=(_SEED,),
+        peer=lambda torch, s: torch.rand(200, 300),
     ),
     Case(
         "dropout",
@@ -76,6 +78,7 @@ _RANDOM = [
         check=_check_dropout,
         dtypes=("float32", "float64", "float16"),
         big=(positive(300, 400), _SEED),
+        peer=lambda torch, x, s: torch.nn.functional.dropout(x, 0.25),
     ),
     Case(
         "shaped_dropout",
