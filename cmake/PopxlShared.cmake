@@ -16,7 +16,10 @@ target_compile_features(popxl INTERFACE cxx_std_20)
 target_include_directories(popxl INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
                                            $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated/include>
                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-set_target_properties(popxl PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(popxl PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR})
+if(NOT SKBUILD)  # a wheel has no links: one file, under the name that is looked for
+  set_target_properties(popxl PROPERTIES VERSION ${PROJECT_VERSION})
+endif()
 add_dependencies(popxl popxl_generated)
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/popxl)

@@ -7,7 +7,7 @@ import sys
 import lit.formats
 
 root = pathlib.Path(__file__).resolve().parent.parent
-build = pathlib.Path(lit_config.params.get("build", root / "build" / "release"))
+build = pathlib.Path(lit_config.params.get("build", root / "build" / "release")).resolve()
 
 config.name = "openpopxl"
 config.test_format = lit.formats.ShTest(execute_external=False)
@@ -20,3 +20,4 @@ config.environment["PATH"] = os.pathsep.join(
 )
 config.environment["PYTHONPATH"] = str(root / "python")
 config.substitutions.append((r"\bFileCheck\b", "filecheck"))
+config.substitutions.append((r"%{ops}", str(build / "lib" / "libpopxl_test_ops.so")))

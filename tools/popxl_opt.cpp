@@ -18,6 +18,7 @@
 #include "ir/verify.h"
 #include "ops/ops.h"
 #include "passes/pass_runner.h"
+#include "popxl/custom_op.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ constexpr std::string_view kUsage = R"(usage: popxl-opt [options] [FILE]
 
 Reads the text form of a program from FILE or from standard input, runs passes and prints the result.
 
+  --load=PATH        load ops from a shared library (docs/custom-ops.md); may be repeated
   --pass=NAME,NAME   run these passes, in this order
   --verify           verify the program as it was read, too (after a pass it always is)
   --no-loc           print without the locations in the user's program
@@ -60,6 +62,8 @@ Arguments readArguments(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument.starts_with("--pass=")) {
       for (std::string& name : splitAt(argument.substr(7), ",")) out.passes.push_back(std::move(name));
+    } else if (argument.starts_with("--load=")) {
+      loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--elide=")) {
       out.print.elideDataAbove = std::stoll(std::string(argument.substr(8)));
     } else if (argument == "--verify") {

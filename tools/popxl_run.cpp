@@ -17,6 +17,7 @@
 #include "ir/parse.h"
 #include "kernels/philox.h"
 #include "ops/ops.h"
+#include "popxl/custom_op.h"
 
 namespace {
 
@@ -28,6 +29,7 @@ Compiles and runs the text form of a program from FILE or from standard input, a
 
   --input=STREAM=VALUE  what the host gives: a number for every element, `random` for numbers in [0, 1) by a fixed seed,
                         or @PATH, a file of the stream's bytes; streams that are not named get zeros
+  --load=PATH           load ops from a shared library (docs/custom-ops.md); may be repeated
   --runs=N              run N times; variables keep their values in between
   --reference           run every op by its definition in float64 instead of compiling
   --program             print the compiled program
@@ -68,6 +70,8 @@ Arguments readArguments(int argc, char** argv) {
       if (at == std::string_view::npos)
         fail(ErrorKind::kValue, "{}: expected --input=STREAM=VALUE", argument);
       out.inputs[std::string(rest.substr(0, at))] = rest.substr(at + 1);
+    } else if (argument.starts_with("--load=")) {
+      loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--runs=")) {
       out.runs = integer(argument.substr(7));
     } else if (argument == "--reference") {

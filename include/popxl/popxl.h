@@ -3,6 +3,7 @@
 // The whole public API.
 
 #include <popxl/call.h>
+#include <popxl/custom_op.h>
 #include <popxl/dtype.h>
 #include <popxl/error.h>
 #include <popxl/graph.h>

@@ -76,6 +76,7 @@ from popxl.tensorlocation import (  # noqa: E402
     TileSet,
 )
 from popxl import checkpoint, ops, transforms, utils  # noqa: E402  isort: skip
+from popxl.custom_ops import custom_op, load_ops  # noqa: E402  isort: skip
 
 __all__ = [
     "DeviceToHostStream",
@@ -100,6 +101,7 @@ __all__ = [
     "constant",
     "context",
     "create_seeds",
+    "custom_op",
     "d2h_stream",
     "double",
     "dtype",
@@ -129,6 +131,7 @@ __all__ = [
     "int8",
     "io_tiles",
     "ipu",
+    "load_ops",
     "name_scope",
     "ops",
     "remote_buffer",

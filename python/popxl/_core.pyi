@@ -665,11 +665,24 @@ class Ir:
 
     def set_remote_buffer(self, id: int, shape: object, dtype: object, entries: int) -> None: ...
 
+def register_op(name: str, doc: str, operands: Sequence[str], attrs: object, results: Sequence[str], infer: object | None, forward: object | None, compose: object | None, gradient_reads: Sequence[str], gradient: object | None, compose_gradient: object | None) -> None:
+    """
+    Adds an op to the table. Attributes are triples (name, type, default or None).
+    """
+
+def op_signature(name: str) -> tuple:
+    """
+    Documentation, operands, attributes (name, default, required) and number of results of an op.
+    """
+
+def load_ops(path: str) -> list[str]:
+    """Loads a shared library of ops; returns their names."""
+
 def op_classes() -> dict:
     """Compatibility class names, each with the op type it stands for."""
 
 def op_names() -> list:
-    """Names of all ops in the table."""
+    """Names of all ops that the library has of itself."""
 
 def push_graph(graph: Graph) -> None: ...
 

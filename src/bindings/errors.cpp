@@ -1,8 +1,9 @@
 #include <nanobind/nanobind.h>
 
-#include <array>
+#include <exception>
 
 #include "base/error.h"
+#include "bindings/custom_ops.h"
 #include "bindings/module.h"
 
 namespace nb = nanobind;
@@ -48,6 +49,32 @@ PyObject* classOf(ErrorKind kind) {
   return PyExc_RuntimeError;
 }
 
+/// The Python exception from which an error was made, if there was one.
+nb::object causeOf(const Error& error) {
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const Error& inner) {
+    return causeOf(inner);
+  } catch (const nb::python_error& raised) {
+    return nb::borrow(raised.value());
+  } catch (...) {
+    return nb::object();  // no exception of Python's
+  }
+  return nb::object();
+}
+
+/// Raises an error; the exception of the user's own from which it was made is its cause.
+void raise(const Error& error) {
+  PyErr_SetString(classOf(error.kind()), error.what());
+  const nb::object cause = causeOf(error);
+  if (!cause.is_valid()) return;
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyException_SetCause(value, cause.inc_ref().ptr());
+  PyErr_Restore(type, value, traceback);
+}
+
 }  // namespace
 
 void bindErrors(nb::module_& m) {
@@ -66,9 +93,11 @@ void bindErrors(nb::module_& m) {
     try {
       std::rethrow_exception(thrown);
     } catch (const Error& error) {
-      PyErr_SetString(classOf(error.kind()), error.what());
+      raise(error);
     } catch (const InternalError& error) {
       PyErr_SetString(exceptions.internal, error.what());
+    } catch (EndOfProgram& end) {
+      end.raised.restore();
     }
   });
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/logging.h"
 #include "compile/lower.h"
+#include "passes/expand_compositions.h"
 #include "passes/pass_runner.h"
 
 namespace popxl::compile {
@@ -126,6 +127,7 @@ std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
+  passes::expandCompositions(*program->ir);  // always: such an op runs in no other way
   for (ir::Graph* graph : program->ir->graphs()) copyWrittenConstants(*graph);
   program->streams = program->ir->streams();
   placeVariables(program->ir->mainGraph(), *program);

@@ -9,6 +9,7 @@
 #include "compile/compile.h"
 #include "exec/executor.h"
 #include "exec/interpreter.h"
+#include "exec/user_code.h"
 
 namespace popxl::exec {
 
@@ -25,7 +26,21 @@ void findStreams(const ir::Graph& graph, std::set<const ir::Graph*>& seen, std::
   }
 }
 
+/// A session for one caller at a time.
+std::unique_lock<std::mutex> use(std::mutex& session) {
+  if (UserCode::isRunning()) {
+    fail(ErrorKind::kRuntime,
+         "the function of an op can't use a session, as one is running that waits for the function");
+  }
+  return std::unique_lock<std::mutex>(session);
+}
+
 }  // namespace
+
+int& UserCode::depth() {
+  thread_local int depth = 0;
+  return depth;
+}
 
 Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir)) {
   refreshLogLevel();
@@ -47,7 +62,7 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir
 }
 
 void Session::attach() {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (attached()) return;
   for (int64_t r = static_cast<int64_t>(variables_.size()); r < replicas_; ++r) {
     variables_.emplace_back(program_->variableBytes);
@@ -57,7 +72,7 @@ void Session::attach() {
 }
 
 void Session::detach() {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   frame_.reset();
 }
 
@@ -77,7 +92,7 @@ int64_t Session::shardOf(const compile::RemoteVariable& variable, int64_t replic
 }
 
 void Session::weightsFromHost() {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (!attached())
     fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
   for (const auto& [t, offset] : program_->variableOffsets) {
@@ -108,7 +123,7 @@ void Session::prepare() {
 }
 
 void Session::weightsToHost() {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (!attached())
     fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
   if (failed_) return;  // the host keeps the last good values
@@ -146,7 +161,7 @@ void Session::setCursors(std::span<const StreamBuffer> buffers) {
 }
 
 void Session::run(std::span<const StreamBuffer> buffers) {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (!attached())
     fail(ErrorKind::kValue, "a session runs only while attached; use it inside `with session:`");
   if (failed_) {
@@ -167,7 +182,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
 }
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (!engine_->hasInstructions())
     fail(ErrorKind::kValue, "the reference engine has no instructions to time; profile a compiled session");
   if (recorder_ != nullptr)
@@ -178,7 +193,7 @@ void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
 }
 
 Profile Session::stopProfile() {
-  const std::lock_guard<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use(running_);
   if (recorder_ == nullptr)
     fail(ErrorKind::kValue, "no profile of this session is being taken; begin one before the runs");
   engine_->setRecorder(nullptr);

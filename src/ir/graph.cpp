@@ -32,7 +32,7 @@ std::string dtypeList(DTypes set) {
 [[noreturn]] void rethrowWithPlace(const Error& error, const OpDef& def, const OpRequest& request) {
   const std::string name = request.inplace && !def.alwaysInplace ? def.inplaceName() : std::string(def.name);
   const std::string place = request.loc.known() ? fmt::format(" at {}", request.loc.str()) : "";
-  throw Error(error.kind(), fmt::format("{}\n  in op `{}`{}", error.what(), name, place));
+  std::throw_with_nested(Error(error.kind(), fmt::format("{}\n  in op `{}`{}", error.what(), name, place)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/added_ops.h"
 
 namespace popxl::ir {
 
@@ -29,7 +30,7 @@ OpTable::OpTable(std::vector<OpDef> defs) : defs_(std::move(defs)) {
 const OpDef* OpTable::find(std::string_view name, bool* inplace) const {
   const auto it = std::lower_bound(byName_.begin(), byName_.end(), name,
                                    [](const auto& entry, std::string_view key) { return entry.first < key; });
-  if (it == byName_.end() || it->first != name) return nullptr;
+  if (it == byName_.end() || it->first != name) return findAdded(name);
   if (inplace != nullptr) *inplace = it->second < 0;
   return &defs_[static_cast<size_t>(it->second < 0 ? ~it->second : it->second)];
 }

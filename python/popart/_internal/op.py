@@ -46,8 +46,8 @@ def class_of_ops(name: str) -> type:
     """
     if not name[:1].isupper():
         raise AttributeError(f"There is no class of ops named {name!r}.")
-    if not _TYPES:
-        _TYPES.update(_core.op_classes())
+    if name not in _TYPES:
+        _TYPES.update(_core.op_classes())  # a program may have added ops
     if name not in _CLASSES:
         _CLASSES[name] = _ClassOfOps(name, (), {"op_type": _TYPES.get(name), "__module__": __name__})
     return _CLASSES[name]

@@ -1,0 +1,493 @@
+"""Ops of a program's own, from Python: functions on arrays and compositions, and what can be wrong with them."""
+
+import itertools
+import threading
+from typing import Any, Callable, List, Tuple
+
+import numpy as np
+import pytest
+
+import popart
+import popart._internal.ir as _ir
+import popxl
+from popxl import _core, ops, transforms
+
+_numbers = itertools.count()
+
+
+def fresh(stem: str) -> str:
+    """A name that no op has: they live as long as the process."""
+    return f"{stem}_{next(_numbers)}"
+
+
+def leaky_array(x, *, alpha: float = 0.01):
+    """x where it is positive, alpha x elsewhere."""
+    return np.where(x > 0, x, x * x.dtype.type(alpha))
+
+
+def leaky_array_gradient(grad, x, *, alpha):
+    return np.where(x > 0, grad, grad * grad.dtype.type(alpha))
+
+
+def leaky_tensor(x, *, alpha: float = 0.01):
+    return ops.maximum(x, x * alpha)
+
+
+def leaky_tensor_gradient(grad, x, *, alpha):
+    zero = popxl.constant(0, x.dtype)
+    return ops.where(ops.greater(x, zero), grad, grad * alpha)
+
+
+array_op = popxl.custom_op("test_leaky_array", forward=leaky_array, gradient=leaky_array_gradient)
+mixed_op = popxl.custom_op("test_leaky_mixed", forward=leaky_array, compose_gradient=leaky_tensor_gradient)
+composed_op = popxl.custom_op("test_leaky_composed", compose=leaky_tensor)
+written_op = popxl.custom_op(
+    "test_leaky_written", compose=leaky_tensor, compose_gradient=leaky_tensor_gradient
+)
+array_gradient_op = popxl.custom_op(
+    "test_leaky_array_gradient", compose=leaky_tensor, gradient=leaky_array_gradient
+)
+LEAKY = [array_op, mixed_op, composed_op, written_op, array_gradient_op]
+every_leaky = pytest.mark.parametrize("leaky", LEAKY, ids=lambda op: op.__name__)
+both_engines = pytest.mark.parametrize("reference", [False, True], ids=["compiled", "reference"])
+
+
+def run(build: Callable[..., Any], *arrays: np.ndarray, reference: bool = False) -> List[np.ndarray]:
+    """What a function of tensors gives for arrays."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        made = build(*(popxl.variable(a, popxl.dtype.as_dtype(a.dtype)) for a in arrays))
+        streams = []
+        for t in made if isinstance(made, (list, tuple)) else [made]:
+            streams.append(popxl.d2h_stream(t.shape, t.dtype))
+            ops.host_store(streams[-1], t)
+    text = ir.to_text()
+    assert popxl.Ir.from_text(text).to_text() == text
+    with popxl.Session(ir, "cpu", reference=reference) as session:
+        results = session.run()
+    return [results[s] for s in streams]
+
+
+def leaky_reference(x: np.ndarray, alpha: float) -> np.ndarray:
+    return np.where(x > 0, x, x * alpha)
+
+
+@both_engines
+@every_leaky
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 4)])
+def test_value(leaky, dtype, shape, reference):
+    x = np.random.default_rng(1).normal(size=shape).astype(dtype)
+    (got,) = run(lambda t: leaky(t, alpha=0.25), x, reference=reference)
+    assert got.dtype == x.dtype
+    np.testing.assert_array_equal(got, leaky_reference(x, x.dtype.type(0.25)))
+
+
+@both_engines
+@every_leaky
+def test_gradient_through_a_call(leaky, reference):
+    x = np.array([-2.0, -0.5, 0.5, 3.0], np.float32)
+    dy = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+
+    def build(t, seed):
+        graph = t.ir.create_graph(lambda a: ops.mul(leaky(a + a, alpha=0.5), a), t.spec)
+        site = ops.call_with_info(graph, t)
+        info = transforms.autodiff(graph)
+        return ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
+
+    (dx,) = run(build, x, dy, reference=reference)
+    np.testing.assert_allclose(dx, dy * np.where(x > 0, 4 * x, 2 * x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("leaky", [mixed_op, composed_op, written_op], ids=lambda op: op.__name__)
+def test_second_gradient(leaky):
+    """Of leaky(x)**3, whose second derivative is 6 leaky(x) leaky'(x)**2."""
+    x = np.array([-2.0, -0.5, 0.5, 3.0])
+
+    def cube(t):
+        y = leaky(t, alpha=0.5)
+        return y * y * y
+
+    def gradient_of(function, t):
+        graph = t.ir.create_graph(function, t.spec)
+        info = transforms.autodiff(graph)
+        one = popxl.constant(np.ones(4), popxl.float64)
+        return ops.call(info.graph, one, inputs_dict=info.inputs_dict(ops.call_with_info(graph, t)))[0]
+
+    (got,) = run(lambda t: gradient_of(lambda a: gradient_of(cube, a), t), x)
+    np.testing.assert_allclose(got, 6 * leaky_reference(x, 0.5) * np.where(x > 0, 1, 0.5) ** 2, rtol=1e-12)
+
+
+@both_engines
+@every_leaky
+def test_repeat(leaky, reference):
+    x = np.array([-8.0, 1.0], np.float32)
+
+    def build(t):
+        graph = t.ir.create_graph(lambda a: leaky(a, alpha=0.5), t.spec)
+        return ops.repeat(graph, 3, t)[0]
+
+    np.testing.assert_array_equal(run(build, x, reference=reference)[0], [-1.0, 1.0])
+
+
+@every_leaky
+def test_order_of_changes_in_place(leaky):
+    """The op reads its operand before what comes later changes it, and its result is its own memory."""
+
+    def build(t):
+        y = leaky(t, alpha=0.5)
+        ops.exp_(t)
+        z = ops.relu_(leaky(y, alpha=0.25))
+        return y, z, t
+
+    x = np.array([-2.0, 3.0], np.float32)
+    y, z, t = run(build, x)
+    np.testing.assert_array_equal(y, [-1.0, 3.0])
+    np.testing.assert_array_equal(z, [0.0, 3.0])
+    np.testing.assert_allclose(t, np.exp(x), rtol=1e-6)
+
+
+@both_engines
+def test_several_results_and_types(reference):
+    def infer(x, k, *, dtype):
+        if k.dtype != popxl.int32:
+            raise TypeError(f"k is {k.dtype}, not int32")
+        return popxl.TensorSpec(x.shape[:-1], x.dtype), popxl.TensorSpec(k.shape, dtype)
+
+    def forward(x, k, *, dtype: popxl.dtype, factors: Tuple[float, ...] = (2.0,), label: str = "a", on: bool = True):
+        assert (factors, label, on) == ((2.0, 3.0), "b", False)
+        return x.sum(-1), (k * 2).astype(dtype.as_numpy())
+
+    def gradient(grad_total, x, *, dtype):
+        return np.repeat(grad_total[..., None], x.shape[-1], -1)
+
+    op = popxl.custom_op(
+        fresh("sums"), forward=forward, infer=infer, gradient=gradient, results=("total", "twice")
+    )
+    x, k = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, 2, 3], np.int32)
+    extra = {"dtype": popxl.uint8, "factors": (2.0, 3.0), "label": "b", "on": False}
+    total, twice = run(lambda x, k: op(x, k, **extra), x, k, reference=reference)
+    np.testing.assert_array_equal(total, [3, 12])
+    assert twice.dtype == np.uint8
+    np.testing.assert_array_equal(twice, [2, 4, 6])
+    with popxl.Ir().main_graph, pytest.raises(popart.popart_exception, match="(?s)TypeError: k is .*int16.*in op `sums"):
+        op(popxl.variable(x), popxl.variable(k.astype(np.int16), popxl.int16), **extra)
+
+
+def test_float8_and_bool():
+    flip = popxl.custom_op(fresh("flip"), forward=lambda x, b: (x[::-1], ~b), infer=lambda x, b: (x, b), results=("x2", "b2"))
+    ir = popxl.Ir()
+    data = np.array([1.0, 2.0, 4.0], np.float32)
+    with ir.main_graph:
+        x = ops.pow2scale_cast_to_fp8(popxl.variable(data.astype(np.float16)), popxl.constant(0), popxl.float8_143)
+        y, b = flip(x, popxl.constant([True, False], popxl.bool))
+        back = ops.pow2scale_cast_from_fp8(y, popxl.constant(0), popxl.float16)
+        streams = [popxl.d2h_stream(t.shape, t.dtype) for t in (back, b)]
+        for stream, t in zip(streams, (back, b)):
+            ops.host_store(stream, t)
+    with popxl.Session(ir, "cpu") as session:
+        results = session.run()
+    np.testing.assert_array_equal(results[streams[0]], data[::-1])
+    np.testing.assert_array_equal(results[streams[1]], [False, True])
+
+
+def test_composition_of_own_ops_and_constants():
+    inner = popxl.custom_op(fresh("inner"), compose=lambda x: x * popxl.constant([1.0, 2.0]))
+    outer = popxl.custom_op(
+        fresh("outer"), compose=lambda x: (inner(array_op(x, alpha=0.5)), x, popxl.constant([7.0, 8.0])), results=("a", "b", "c")
+    )
+    a, b, c, x = run(lambda t: (*outer(t), ops.add_(outer(t)[1], t)), np.array([-2.0, 3.0], np.float32))
+    np.testing.assert_array_equal(a, [-1, 6])
+    np.testing.assert_array_equal(b, [-2, 3])
+    np.testing.assert_array_equal(c, [7, 8])
+    np.testing.assert_array_equal(x, [-4, 6])
+
+
+def test_composition_is_traced_once_and_fuses():
+    calls = []
+
+    def compose(x):
+        calls.append(x.shape)
+        return ops.relu(x) + x
+
+    op = popxl.custom_op(fresh("once"), compose=compose)
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence(), popxl.name_scope("here"):
+        x = popxl.variable(np.ones((2, 2), np.float32))
+        ops.add_(x, op(op(x)))
+    before = len(calls)
+    with popxl.Session(ir, "cpu") as session:
+        with session.profile() as profile:
+            session.run()
+        np.testing.assert_array_equal(session.get_tensor_data(x), np.full((2, 2), 5))
+    assert calls == [(2, 2)] and before == 1
+    assert len(profile.entries) == 1, "not one group of elementwise ops"
+
+
+def test_profile_names_the_function():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(np.ones(3, np.float32))
+        stream = popxl.d2h_stream(x.shape, x.dtype)
+        ops.host_store(stream, array_op(x))
+    with popxl.Session(ir, "cpu") as session, session.profile() as profile:
+        session.run()
+    assert "test_leaky_array" in str(profile)
+
+
+def test_arrays_are_read_only_and_stay():
+    kept = []
+
+    def forward(x):
+        kept.append(x)
+        with pytest.raises(ValueError, match="read-only"):
+            x[0] = 1
+        return x + x
+
+    op = popxl.custom_op(fresh("keeps"), forward=forward)
+    run(lambda t: op(t), np.array([1.0, 2.0], np.float32))
+    np.testing.assert_array_equal(kept[0], [1, 2])
+
+
+def test_op_types():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        array_op(popxl.variable([1.0]))
+    (op,) = ir.main_graph._pb_graph.getOps()
+    assert op.opType() == "TestLeakyArray" and isinstance(op, _ir.op.TestLeakyArrayOp)
+    assert array_op.__doc__ == "x where it is positive, alpha x elsewhere."
+
+
+def test_exception_of_a_function_is_the_cause():
+    def forward(x):
+        raise KeyError("nothing there")
+
+    op = popxl.custom_op(fresh("raises"), forward=forward)
+    ir = popxl.Ir()
+    with ir.main_graph:
+        ops.print_tensor(op(popxl.variable([1.0])))
+    with popxl.Session(ir, "cpu") as session:
+        with pytest.raises(popart.poplar_application_runtime_error, match=r"KeyError: 'nothing there'\s+in op `raises_.*test_custom_ops.py") as caught:
+            session.run()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_interrupt_stays_what_it_is():
+    def forward(x):
+        raise KeyboardInterrupt
+
+    op = popxl.custom_op(fresh("interrupts"), forward=forward)
+    with pytest.raises(KeyboardInterrupt):
+        run(lambda t: op(t), np.ones(1, np.float32))
+
+
+@pytest.mark.parametrize(
+    "result, text",
+    [
+        (lambda x: x.astype(np.float64), r"result 0 of the function is float64 of shape \(2,\); it has to be float32"),
+        (lambda x: x[:1], r"of shape \(1,\); it has to be float32 of shape \(2,\)"),
+        (lambda x: (x, x), "has to return 1 arrays, it returned 2"),
+        (lambda x: "text", "it has to be float32"),
+    ],
+)
+def test_wrong_results_of_a_function(result, text):
+    op = popxl.custom_op(fresh("wrong"), forward=result)
+    with pytest.raises(popart.poplar_application_runtime_error, match=text):
+        run(lambda t: op(t), np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    "compose, text",
+    [
+        (lambda x: ops.relu_(x), "can't hold ops that work in place, call graphs or have effects"),
+        (lambda x: ops.print_tensor(x), "can't hold ops that work in place, call graphs or have effects"),
+        (lambda x: ops.call(popxl.gcg().ir.create_graph(lambda a: a + a, x), x)[0], "can't hold ops"),
+        (lambda x: (x, x), "has 1 results; its composition gave 2"),
+        (lambda x: None, "has 1 results; its composition gave 0"),
+        (lambda x: 3, "a tensor is expected, not a value of type int"),
+        (lambda x: popxl.variable([1.0]), "variables live in the main graph"),
+        (lambda x: ops.matmul(x, popxl.constant([[1.0]])), "(?s)matmul.*in op `composed_"),
+        (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_wrong_compositions(compose, text):
+    op = popxl.custom_op(fresh("composed"), compose=compose)
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable([1.0, 2.0])
+        with pytest.raises((popart.popart_exception, TypeError), match=text):
+            op(x)
+        assert not ir.main_graph._pb_graph.getOps()
+        assert popxl.gcg() is ir.main_graph
+
+
+def test_composition_of_tensors_from_outside():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        outside = popxl.variable([1.0])
+        op = popxl.custom_op(fresh("outside"), compose=lambda x: x + outside)
+        with pytest.raises(popart.popart_exception, match="not in (the current )?graph"):
+            op(popxl.variable([1.0]))
+
+
+def test_composition_that_contains_itself():
+    made = []
+    name, other = fresh("self"), fresh("other")
+    made.append(popxl.custom_op(name, compose=lambda x: made[1](x)))
+    made.append(popxl.custom_op(other, compose=lambda x: made[0](x)))
+    with popxl.Ir().main_graph, pytest.raises(popart.popart_exception, match=f"`{name}` uses `{other}` uses `{name}`"):
+        made[0](popxl.variable([1.0]))
+
+
+@pytest.mark.parametrize(
+    "gradient, text",
+    [
+        (lambda grad, x: x[:, 0], r"gradient of operand `x` is float32 \(2,\); it has to be like the operand, float32 \(2, 3\)"),
+        (lambda grad, x: (x, x), "one tensor for each of 1 floating-point operands; it gave 2"),
+    ],
+)
+def test_wrong_gradients(gradient, text):
+    op = popxl.custom_op(fresh("graded"), forward=lambda x: x, compose_gradient=gradient)
+    ir = popxl.Ir()
+    with ir.main_graph:
+        graph = ir.create_graph(op, popxl.TensorSpec((2, 3), popxl.float32))
+        with pytest.raises(popart.popart_exception, match=text):
+            transforms.autodiff(graph)
+
+
+def test_gradients_that_are_none():
+    """No gradient of one operand; the other's reaches through."""
+    for kind in ("gradient", "compose_gradient"):
+        op = popxl.custom_op(
+            fresh("half"), forward=lambda a, b: a + b, **{kind: lambda grad: (None, grad + grad)}
+        )
+
+        def build(a, b, op=op):
+            graph = a.ir.create_graph(op, a, b)
+            info = transforms.autodiff(graph, grads_required=graph.inputs)
+            one = popxl.constant([1.0])
+            return ops.call(info.graph, one, inputs_dict=info.inputs_dict(ops.call_with_info(graph, a, b)))
+
+        da, db = run(build, np.ones(1, np.float32), np.ones(1, np.float32))
+        assert (float(da[0]), float(db[0])) == (0, 2)
+
+
+def test_op_without_a_gradient():
+    op = popxl.custom_op(fresh("flat"), forward=lambda x: x)
+    ir = popxl.Ir()
+    with ir.main_graph:
+        graph = ir.create_graph(op, popxl.TensorSpec((2,), popxl.float32))
+        with pytest.raises(popart.popart_exception, match="`flat_.* has no gradient"):
+            transforms.autodiff(graph)
+
+
+def variadic(*xs):
+    return xs[0]
+
+
+def unannotated(x, *, a):
+    return x
+
+
+@pytest.mark.parametrize(
+    "keywords, error, text",
+    [
+        ({}, ValueError, "needs `forward`, a function on arrays, or `compose`"),
+        ({"forward": leaky_array, "compose": leaky_tensor}, ValueError, "and not both"),
+        (
+            {"forward": leaky_array, "gradient": leaky_array_gradient, "compose_gradient": leaky_tensor_gradient},
+            ValueError,
+            "two gradients",
+        ),
+        ({"forward": lambda: 1}, ValueError, "no operands, so `infer` has to say"),
+        ({"forward": lambda x, y: x, "results": ("x",)}, ValueError, "`x` is the name of two"),
+        ({"forward": lambda X: X}, ValueError, "`X` is no name"),
+        ({"forward": leaky_array, "results": ()}, ValueError, "has no results"),
+        ({"forward": leaky_array, "gradient": lambda dy: dy}, ValueError, "its gradient reads `dy`; there are grad_out, x, out"),
+        ({"forward": variadic}, TypeError, r"takes no \*args"),
+        ({"forward": unannotated}, TypeError, "attribute `a` needs an annotation"),
+    ],
+)
+def test_wrong_descriptions(keywords, error, text):
+    with pytest.raises(error, match=text):
+        popxl.custom_op(fresh("described"), **keywords)
+
+
+@pytest.mark.parametrize("name", ["", "Leaky", "leaky_", "9lives", "a b"])
+def test_wrong_names(name):
+    with pytest.raises(ValueError, match="is no name of an op"):
+        popxl.custom_op(name, forward=leaky_array)
+
+
+def test_names_are_taken_once():
+    name = fresh("taken")
+    popxl.custom_op(name, forward=lambda x: x, gradient=lambda grad: grad)
+    for taken in (name, name + "_grad", "add", "relu"):
+        with pytest.raises(ValueError, match=f"there is an op `{taken}` already"):
+            popxl.custom_op(taken, forward=leaky_array)
+    # A gradient whose name is taken leaves nothing behind.
+    half = fresh("half_taken")
+    popxl.custom_op(half + "_grad", forward=lambda x: x)
+    with pytest.raises(ValueError, match="already"):
+        popxl.custom_op(half, forward=lambda x: x, gradient=lambda grad: grad)
+    with pytest.raises(KeyError):
+        _core.op_signature(half)
+
+
+def test_wrong_calls():
+    with popxl.Ir().main_graph:
+        x = popxl.variable([1.0])
+        with pytest.raises(TypeError, match="missing a required argument: 'x'"):
+            array_op()
+        with pytest.raises(TypeError, match="got an unexpected keyword argument 'beta'"):
+            array_op(x, beta=1.0)
+        with pytest.raises(TypeError, match="`alpha` must be a number"):
+            array_op(x, alpha="much")
+    with pytest.raises(ValueError, match="can't load ops"):
+        popxl.load_ops("/nowhere/libnothing.so")
+
+
+def test_text_with_an_unknown_op():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        array_op(popxl.variable([1.0]))
+    with pytest.raises(ValueError, match="no op"):
+        popxl.Ir.from_text(ir.to_text().replace("test_leaky_array", "nobodys_op"))
+
+
+def test_function_that_uses_a_session():
+    ir = popxl.Ir()
+    other = popxl.Ir()
+    with other.main_graph:
+        ops.print_tensor(popxl.variable([1.0]))
+    session = popxl.Session(other, "cpu")
+    session.__enter__()
+
+    def forward(x):
+        session.run()
+        return x
+
+    op = popxl.custom_op(fresh("nested"), forward=forward)
+    with pytest.raises(popart.poplar_application_runtime_error, match="the function of an op can't use a session"):
+        run(lambda t: op(t), np.ones(1, np.float32))
+    session.__exit__(None, None, None)
+    assert ir.id != other.id
+
+
+def test_sessions_on_several_threads():
+    """Functions of ops run while other threads hold the interpreter; nobody waits for each other for ever."""
+    results: List[np.ndarray] = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).normal(size=(64, 64)).astype(np.float32)
+        for _ in range(5):
+            (got,) = run(lambda t: composed_op(array_op(t, alpha=0.5), alpha=0.25), x)
+            results.append(np.array_equal(got, leaky_reference(x, np.float32(0.125))))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(results) == 20 and all(results)
