@@ -99,6 +99,7 @@ _RANDOM = [
         lambda x, s: 0 * x,
         "all",
         grad=(0,),
+        special=False,  # what is dropped is 0, whatever it was
     ),
     Case(
         "modify_random_seed",

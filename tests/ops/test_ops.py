@@ -137,7 +137,8 @@ def is_sprinkled(case):
 @pytest.mark.parametrize("case", [c for c in CASES if is_sprinkled(c)], ids=by_name)
 def test_special_values_among_others(case, reference):
     """NaN, infinities and denormals where ops that are not elementwise meet them: as the row's reference."""
-    for dtype in (d for d in case.dtypes if d.startswith("float")):
+    dtypes = [d for d in case.dtypes if d.startswith("float")]
+    for dtype in dtypes[:1] if reference else dtypes:
         info = np.finfo(dtype)
         for odd in ((np.nan,), (np.inf, -np.inf), (info.smallest_subnormal, -info.tiny / 2)):
             arrays = converted(samples(case), dtype)
