@@ -1,10 +1,11 @@
-// Transcendental primitives. float32: vector code of our own (sin, cos and pow through float64: 1 ulp);
+// Transcendental primitives. float32: vector code of our own (sin, cos, pow and mod through float64: 1 ulp);
 // float64: libm.
 #include "kernels/tile_ops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/highway_math.cpp"
 #define HWY_DISABLED_TARGETS HWY_SSSE3
+#include <algorithm>
 #include <cmath>
 
 #include "hwy/foreach_target.h"
@@ -38,7 +39,6 @@ POPXL_LIBM(Sin64, (double a), std::sin(a));
 POPXL_LIBM(Cos64, (double a), std::cos(a));
 POPXL_LIBM(Pow64, (double a, double b), std::pow(a, b));
 POPXL_LIBM(Mod64, (double a, double b), std::fmod(a, b));
-POPXL_LIBM(Mod32, (float a, float b), std::fmod(a, b));
 
 using D64 = hn::CappedTag<double, 8>;
 using D32 = hn::Rebind<float, D64>;
@@ -85,20 +85,22 @@ void sineTile(const TileStep& s, const TileContext& tile) {
   float* out = slot<float>(tile, s.dst);
   const int64_t n = tile.n, stepA = s.stepA;
   for (int64_t i = 0; i < n; i += kBlock, a += stepA) {
-    float large[kBlock];
-    for (size_t j = 0; j < kBlock; ++j) large[j] = a[j];
+    float values[kBlock];
+    bool all = true;
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
       const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
-      const V64 bounded = hn::IfThenElseZero(hn::Le(hn::Abs(x), hn::Set(d, kTrigonometricLimit)), x);
-      const V64 value = sine64<kQuadrantOffset>(bounded);
+      const auto fits = hn::Le(hn::Abs(x), hn::Set(d, kTrigonometricLimit));
+      const V64 value = sine64<kQuadrantOffset>(hn::IfThenElseZero(fits, x));
       // sin(-0) is -0, which the reduction loses.
       const V64 result = kQuadrantOffset == 0 ? hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, value) : value;
-      hn::StoreU(hn::DemoteTo(d32, result), d32, out + i + j);
+      hn::StoreU(hn::DemoteTo(d32, result), d32, values + j);
+      all = all && hn::AllTrue(d, fits);
     }
-    for (size_t j = 0; j < kBlock; ++j) {
-      if (std::fabs(large[j]) <= kTrigonometricLimit) continue;
-      out[i + static_cast<int64_t>(j)] = kQuadrantOffset == 0 ? std::sin(large[j]) : std::cos(large[j]);
+    for (size_t j = 0; j < kBlock && !all; ++j) {
+      if (std::fabs(a[j]) <= kTrigonometricLimit) continue;
+      values[j] = kQuadrantOffset == 0 ? std::sin(a[j]) : std::cos(a[j]);
     }
+    std::copy(values, values + kBlock, out + i);
   }
 }
 
@@ -193,6 +195,45 @@ void powTile(const TileStep& s, const TileContext& tile) {
   }
 }
 
+/// Quotients below this are exact in float64 times any float, so that what is left is exact too; larger ones,
+/// and what has no quotient, go through libm.
+constexpr double kQuotientLimit = 0x1p29;
+
+/// What is left of x after so many whole y as fit; `fits` says where that is right.
+HWY_INLINE V64 modVector(V64 x, V64 y, hn::Mask<D64>& fits) {
+  const D64 d;
+  const V64 divisor = hn::Abs(y);
+  const V64 quotient = hn::Div(hn::Abs(x), divisor);
+  fits = hn::And(hn::Lt(quotient, hn::Set(d, kQuotientLimit)), hn::Lt(divisor, hn::Inf(d)));
+  const V64 rest = hn::NegMulAdd(hn::Trunc(quotient), divisor, hn::Abs(x));
+  // A quotient just below a whole number may have been rounded to it.
+  const V64 positive = hn::IfThenElse(hn::Lt(rest, hn::Zero(d)), hn::Add(rest, divisor), rest);
+  return hn::CopySign(positive, x);
+}
+
+void modTile(const TileStep& s, const TileContext& tile) {
+  const D64 d;
+  const D32 d32;
+  const float* a = slot<float>(tile, s.a);
+  const float* b = slot<float>(tile, s.b);
+  float* out = slot<float>(tile, s.dst);
+  const int64_t n = tile.n, stepA = s.stepA, stepB = s.stepB;
+  for (int64_t i = 0; i < n; i += kBlock, a += stepA, b += stepB) {
+    float rest[kBlock];
+    bool all = true;
+    for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
+      const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j)), y = hn::PromoteTo(d, hn::LoadU(d32, b + j));
+      hn::Mask<D64> fits;
+      hn::StoreU(hn::DemoteTo(d32, modVector(x, y, fits)), d32, rest + j);
+      all = all && hn::AllTrue(d, fits);
+    }
+    if (!all) {
+      for (size_t j = 0; j < kBlock; ++j) rest[j] = std::fmod(a[j], b[j]);
+    }
+    std::copy(rest, rest + kBlock, out + i);
+  }
+}
+
 TileStep::Fn findMath32(Prim prim) {
   switch (prim) {
     case Prim::kExp:
@@ -210,7 +251,7 @@ TileStep::Fn findMath32(Prim prim) {
     case Prim::kPow:
       return powTile;
     case Prim::kMod:
-      return plainBinary<float, float, Mod32>;
+      return modTile;
     default:
       return nullptr;
   }

@@ -130,7 +130,7 @@ void Lowering::callTile(int32_t id) {
   const Node& n = node(id);
   const int32_t operands[] = {n.a, n.b, n.c};
   const int32_t typed = n.prim == Prim::kSelect ? n.b : n.a;
-  Extent extent = n.prim == Prim::kPhilox ? Extent::kPosition : Extent::kRow;
+  Extent extent = Extent::kRow;
   std::vector<Inst> puts;
   for (int i = 0; i < arity(n.prim); ++i) {
     for (int part = 0; part < parts(node(operands[i]).type); ++part) {
@@ -145,6 +145,10 @@ void Lowering::callTile(int32_t id) {
   }
   TileStep step{.fn = tileFn(n, node(typed).type), .dst = 3, .a = 0, .b = 1, .c = 2};
   step.stream = static_cast<uint32_t>(n.index);
+  if (n.prim == Prim::kPhilox) {
+    if (extent != Extent::kPosition) step.stepA = step.stepB = 0;  // one seed: many elements at once
+    extent = Extent::kPosition;
+  }
   std::vector<Call>& calls = b_.code().calls;
   calls.push_back({step, n.prim == Prim::kPhilox});
   for (const Inst& put : puts) b_.addEffect(put, extent);

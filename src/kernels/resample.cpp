@@ -26,6 +26,10 @@ class ResampleStep {
       }
     }
     begin_.push_back(taps_.size());
+    const auto most = along.taps.rows.empty() ? 0 : along.taps.rows[0].size();
+    const bool same = std::all_of(along.taps.rows.begin(), along.taps.rows.end(),
+                                  [&](const auto& row) { return row.size() == most; });
+    if (same) uniform_ = static_cast<int64_t>(most);
     const auto perRow = static_cast<int64_t>(taps_.size()) / std::max<int64_t>(rows_, 1) + 1;
     chunks_ = RowChunks(outer_ * rows_, perRow * inner_, 256);
   }
@@ -34,15 +38,11 @@ class ResampleStep {
 
   void run(const C* from, C* to) const {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
-      for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
-        const auto r = static_cast<size_t>(row % rows_);
-        const std::span<const Weighted> taps(taps_.data() + begin_[r], taps_.data() + begin_[r + 1]);
-        const C* const source = from + row / rows_ * elements_ * inner_;
-        if (inner_ == 1) {
-          to[row] = sumOf(taps, source);
-        } else {
-          combine(taps, source, to + row * inner_);
-        }
+      const int64_t end = chunks_.end(chunk);
+      for (int64_t row = chunks_.begin(chunk); row < end;) {
+        const int64_t first = row % rows_, count = std::min(end - row, rows_ - first);
+        runRows(from + row / rows_ * elements_ * inner_, first, count, to + row * inner_);
+        row += count;
       }
     });
   }
@@ -52,6 +52,32 @@ class ResampleStep {
     int64_t offset;
     C weight;
   };
+
+  /// `count` rows from row `first` of one outer position.
+  void runRows(const C* source, int64_t first, int64_t count, C* to) const {
+    if (inner_ == 1 && uniform_ == 1) return sumLine<1>(source, first, count, to);
+    if (inner_ == 1 && uniform_ == 2) return sumLine<2>(source, first, count, to);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto r = static_cast<size_t>(first + i);
+      const std::span<const Weighted> taps(taps_.data() + begin_[r], taps_.data() + begin_[r + 1]);
+      if (inner_ == 1) {
+        to[i] = sumOf(taps, source);
+      } else {
+        combine(taps, source, to + i * inner_);
+      }
+    }
+  }
+
+  /// Results of kTaps taps each, one after another.
+  template <int64_t kTaps>
+  void sumLine(const C* source, int64_t first, int64_t count, C* to) const {
+    const Weighted* taps = taps_.data() + first * kTaps;
+    for (int64_t i = 0; i < count; ++i, taps += kTaps) {
+      C sum = taps[0].weight * source[taps[0].offset];
+      if constexpr (kTaps == 2) sum += taps[1].weight * source[taps[1].offset];
+      to[i] = sum;
+    }
+  }
 
   static C sumOf(std::span<const Weighted> taps, const C* source) {
     if (taps.empty()) return 0;
@@ -65,6 +91,15 @@ class ResampleStep {
       return;
     }
     const C* const first = source + taps[0].offset;
+    if (taps.size() == 1 && taps[0].weight == C{1}) {
+      std::copy(first, first + inner_, to);
+      return;
+    }
+    if (taps.size() == 2) {
+      const C* const second = source + taps[1].offset;
+      for (int64_t i = 0; i < inner_; ++i) to[i] = taps[0].weight * first[i] + taps[1].weight * second[i];
+      return;
+    }
     for (int64_t i = 0; i < inner_; ++i) to[i] = taps[0].weight * first[i];
     for (const Weighted& tap : taps.subspan(1)) {
       const C* const element = source + tap.offset;
@@ -73,6 +108,7 @@ class ResampleStep {
   }
 
   int64_t rows_, elements_, outer_ = 1, inner_ = 1;
+  int64_t uniform_ = 0;  // taps of every row, where all have as many
   std::vector<size_t> begin_;
   std::vector<Weighted> taps_;
   RowChunks chunks_;
@@ -137,6 +173,18 @@ class Resample final : public Kernel {
   std::string name_;
 };
 
+/// The order of least work: axes that shrink, then those that grow, the innermost first, as its results are
+/// made one by one and the others' a line at a time.
+void orderAxes(const Shape& shape, std::vector<ResampledAxis>& axes) {
+  const auto grows = [&](const ResampledAxis& along) {
+    return static_cast<int64_t>(along.taps.rows.size()) > shape[static_cast<size_t>(along.axis)];
+  };
+  std::stable_sort(axes.begin(), axes.end(), [&](const ResampledAxis& a, const ResampledAxis& b) {
+    if (grows(a) != grows(b)) return grows(b);
+    return grows(a) && a.axis > b.axis;
+  });
+}
+
 }  // namespace
 
 Taps Taps::transposed(int64_t elements) const {
@@ -153,6 +201,7 @@ Taps Taps::transposed(int64_t elements) const {
 KernelPtr makeResample(Layout t, Layout out, std::vector<ResampledAxis> axes) {
   POPXL_ASSERT(t.dtype == out.dtype && t.rank() == out.rank(), "t {} out {}", toString(t.shape),
                toString(out.shape));
+  orderAxes(t.shape, axes);
   return withContiguous({t}, {out}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(t.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
       return std::make_unique<Resample<T>>(layouts[0], axes);

@@ -27,23 +27,74 @@ class ScatterWalk {
     POPXL_ASSERT(indices.rank() == target.rank() && shape_.size() <= kMaxRank, "indices {} target {}",
                  toString(indices.shape), toString(target.shape));
     int64_t outer = 1;
+    bool covers = true;
     for (size_t d = 0; d < shape_.size(); ++d) {
       POPXL_ASSERT(d == axis_ || shape_[d] <= target.shape[d], "indices {} target {}",
                    toString(indices.shape), toString(target.shape));
       (d < axis_ ? outer : perOuter_) *= shape_[d];
+      if (d > axis_) inner_ *= shape_[d];
+      covers = covers && (d == axis_ || shape_[d] == target.shape[d]);
     }
-    chunks_ = RowChunks(outer, 4 * perOuter_);
+    if (covers && inner_ >= kNarrow) width_ = std::clamp<int64_t>(inner_ / 8, kNarrow, kBlock);
+    const int64_t blocks = width_ == 0 ? 1 : (inner_ + width_ - 1) / width_;
+    chunks_ = RowChunks(outer * blocks, 4 * perOuter_ / blocks);
   }
 
-  /// fn(position, element) for every position whose index is in range; in parallel over outer positions.
+  /// The indices hold one number for each position up to the axis, meant for all that follow it. Only where
+  /// every element after the axis is addressed.
+  void oneIndexPerRow() {
+    if (width_ > 0) perRow_ = true;
+  }
+  bool hasRows() const { return width_ > 0; }
+
+  /// fn(position, element, count) for runs of positions whose index is in range, which address elements one
+  /// after another; in parallel over positions that never address the same element.
   template <typename Fn>
   void run(const std::byte* indices, const Fn& fn) const {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
-      walk(indices, chunks_.begin(chunk) * perOuter_, chunks_.end(chunk) * perOuter_, fn);
+      if (width_ == 0)
+        return walk(indices, chunks_.begin(chunk) * perOuter_, chunks_.end(chunk) * perOuter_, fn);
+      const int64_t blocks = (inner_ + width_ - 1) / width_;
+      for (int64_t b = chunks_.begin(chunk); b < chunks_.end(chunk); ++b) {
+        const int64_t from = b % blocks * width_, count = std::min(width_, inner_ - from);
+        perRow_ ? walkRows(indices, b / blocks, from, count, fn)
+                : walkBlock(indices, b / blocks, from, count, fn);
+      }
     });
   }
 
  private:
+  bool find(int64_t& index) const {
+    if (wrap_ && index < 0 && index >= -size_) index += size_;
+    return index >= 0 && index < size_;
+  }
+
+  /// `count` columns from column `from` of an outer position, row by row.
+  template <typename Fn>
+  void walkBlock(const std::byte* indices, int64_t outer, int64_t from, int64_t count, const Fn& fn) const {
+    const int64_t rows = shape_[axis_];
+    int64_t block[kBlock];
+    for (int64_t k = 0; k < rows; ++k) {
+      const int64_t position = (outer * rows + k) * inner_ + from;
+      readIndices(indexType_, indices, position, count, block);
+      for (int64_t i = 0; i < count; ++i) {
+        if (find(block[i])) fn(position + i, (outer * size_ + block[i]) * inner_ + from + i, int64_t{1});
+      }
+    }
+  }
+
+  template <typename Fn>
+  void walkRows(const std::byte* indices, int64_t outer, int64_t from, int64_t count, const Fn& fn) const {
+    const int64_t rows = shape_[axis_];
+    int64_t block[kBlock];
+    for (int64_t k = 0; k < rows; ++k) {
+      if (k % kBlock == 0)
+        readIndices(indexType_, indices, outer * rows + k, std::min(kBlock, rows - k), block);
+      int64_t index = block[k % kBlock];
+      if (find(index)) fn((outer * rows + k) * inner_ + from, (outer * size_ + index) * inner_ + from, count);
+    }
+  }
+
   template <typename Fn>
   void walk(const std::byte* indices, int64_t begin, int64_t end, const Fn& fn) const {
     std::array<int64_t, kMaxRank> at{};
@@ -57,8 +108,7 @@ class ScatterWalk {
     for (int64_t p = begin; p < end; ++p) {
       if ((p - begin) % kBlock == 0) readIndices(indexType_, indices, p, std::min(kBlock, end - p), block);
       int64_t index = block[(p - begin) % kBlock];
-      if (wrap_ && index < 0 && index >= -size_) index += size_;
-      if (index >= 0 && index < size_) fn(p, base + index * strides_[axis_]);
+      if (find(index)) fn(p, base + index * strides_[axis_], int64_t{1});
       for (size_t d = shape_.size(); d-- > 0;) {
         if (d != axis_) base += strides_[d];
         if (++at[d] < shape_[d]) break;
@@ -68,15 +118,33 @@ class ScatterWalk {
     }
   }
 
-  static constexpr int64_t kBlock = 256;
+  static constexpr int64_t kBlock = 256, kNarrow = 16;
   Shape shape_;
   Strides strides_;
   size_t axis_;
-  int64_t size_, perOuter_ = 1;
+  int64_t size_, perOuter_ = 1, inner_ = 1;
+  int64_t width_ = 0;  // columns that are walked together; 0: position by position
+  bool perRow_ = false;
   DType indexType_;
   bool wrap_;
   RowChunks chunks_;
 };
+
+/// Whether a tensor has one value for all positions behind the axis.
+bool isSameAfter(const Layout& t, int64_t axis) {
+  for (auto d = static_cast<size_t>(axis) + 1; d < t.shape.size(); ++d) {
+    if (t.strides[d] != 0 && t.shape[d] != 1) return false;
+  }
+  return true;
+}
+
+void copyElement(const std::byte* from, std::byte* to, int64_t bytes) {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
 
 /// Operands: t, indices, values, out.
 class Scatter : public Kernel {
@@ -89,9 +157,9 @@ class Scatter : public Kernel {
                           toString(t.shape), axis)) {}
   void run(std::span<std::byte* const> operands) const override {
     if (operands[0] != operands[3]) copy_.run(operands[0], operands[3]);
-    walk_.run(operands[1], [&](int64_t position, int64_t element) {
-      std::memcpy(operands[3] + element * elementBytes_, operands[2] + position * elementBytes_,
-                  static_cast<size_t>(elementBytes_));
+    walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t) {
+      copyElement(operands[2] + position * elementBytes_, operands[3] + element * elementBytes_,
+                  elementBytes_);
     });
   }
   std::string describe() const override { return name_; }
@@ -126,6 +194,26 @@ T combine(ScatterReduction reduction, T a, T b) {
   return b;
 }
 
+/// to[i] = combine(to[i], from[i]), with the reduction decided once.
+template <typename Sum, typename T>
+void combineRun(ScatterReduction reduction, const T* from, Sum* to, int64_t count) {
+  const auto all = [&]<ScatterReduction kReduction>() {
+    for (int64_t i = 0; i < count; ++i) to[i] = combine<Sum>(kReduction, to[i], widen(from[i]));
+  };
+  switch (reduction) {
+    case ScatterReduction::kSum:
+      return all.template operator()<ScatterReduction::kSum>();
+    case ScatterReduction::kMax:
+      return all.template operator()<ScatterReduction::kMax>();
+    case ScatterReduction::kMin:
+      return all.template operator()<ScatterReduction::kMin>();
+    case ScatterReduction::kMul:
+      return all.template operator()<ScatterReduction::kMul>();
+    case ScatterReduction::kNone:
+      return all.template operator()<ScatterReduction::kNone>();
+  }
+}
+
 /// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where
 /// the first arrival replaces what is there.
 template <typename T>
@@ -143,6 +231,8 @@ class ScatterReduce : public Kernel {
         name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape),
                           nameOf(out.dtype), toString(out.shape), axis)) {}
 
+  ScatterWalk& walk() { return walk_; }
+
   void run(std::span<std::byte* const> operands) const override {
     const size_t outAt = hasInitial_ ? 3 : 2;
     // Without scratch there are no sums and no flags in it: the output stands in for an address.
@@ -157,11 +247,10 @@ class ScatterReduce : public Kernel {
     auto* const seen = reinterpret_cast<uint8_t*>(scratch + sumBytes());
     if (flags_) std::memset(seen, 0, static_cast<size_t>(elements_));
     const T* const data = reinterpret_cast<const T*>(operands[0]);
-    walk_.run(operands[1], [&](int64_t position, int64_t element) {
-      const Sum value = widen(data[position]);
-      const bool first = flags_ && seen[element] == 0;
-      sums[element] = first ? value : combine(reduction_, sums[element], value);
-      if (flags_) seen[element] = 1;
+    walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t count) {
+      const bool first = flags_ && seen[element] == 0;  // the same for the whole run
+      combineRun(first ? ScatterReduction::kNone : reduction_, data + position, sums + element, count);
+      if (flags_) std::memset(seen + element, 1, static_cast<size_t>(count));
     });
     if constexpr (kConverts) storeRow(sums, reinterpret_cast<T*>(operands[outAt]), elements_);
   }
@@ -208,12 +297,12 @@ class ScatterPick : public Kernel {
     std::memset(operands[2], 0, static_cast<size_t>(outBytes_));
     auto* const last = lastOnly_ ? reinterpret_cast<int64_t*>(operands[3]) : nullptr;
     if (lastOnly_) {
-      walk_.run(operands[1], [&](int64_t position, int64_t element) { last[element] = position; });
+      walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t) { last[element] = position; });
     }
-    walk_.run(operands[1], [&](int64_t position, int64_t element) {
+    walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t) {
       if (lastOnly_ && last[element] != position) return;
-      std::memcpy(operands[2] + position * elementBytes_, operands[0] + element * elementBytes_,
-                  static_cast<size_t>(elementBytes_));
+      copyElement(operands[0] + element * elementBytes_, operands[2] + position * elementBytes_,
+                  elementBytes_);
     });
   }
   int64_t scratchBytes() const override {
@@ -283,6 +372,10 @@ KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> i
                             int64_t axis, ScatterReduction reduction) {
   POPXL_ASSERT(data.dtype == out.dtype && data.shape == indices.shape, "data {} indices {}",
                toString(data.shape), toString(indices.shape));
+  // Indices that are the same for all that follows the axis are read once, not spread out.
+  const Layout all(indices.dtype, indices.shape);
+  const bool perRow = ScatterWalk(all, out, axis, false).hasRows() && isSameAfter(indices, axis);
+  for (auto d = static_cast<size_t>(axis) + 1; perRow && d < indices.shape.size(); ++d) indices.shape[d] = 1;
   std::vector<Layout> ins = {data, indices};
   if (initial) {
     POPXL_ASSERT(initial->shape == out.shape && initial->dtype == out.dtype, "initial {} out {}",
@@ -291,8 +384,10 @@ KernelPtr makeScatterReduce(Layout data, Layout indices, std::optional<Layout> i
   }
   return withContiguous(ins, {out}, [&](const std::vector<Layout>& layouts) {
     return dispatchNumber(out.dtype, [&]<typename T>(std::type_identity<T>) -> KernelPtr {
-      return std::make_unique<ScatterReduce<T>>(layouts[1], layouts.back(), initial.has_value(), axis,
-                                                reduction);
+      auto kernel =
+          std::make_unique<ScatterReduce<T>>(all, layouts.back(), initial.has_value(), axis, reduction);
+      if (perRow) kernel->walk().oneIndexPerRow();
+      return kernel;
     });
   });
 }
