@@ -27,13 +27,19 @@ from popart.device import (
 )
 from popart.inference_session import InferenceSession
 from popart.log import Logger, getLogger
-from popart.variable_settings import CommGroupType, VariableRetrievalMode, VariableSettings
+from popart.variable_settings import (
+    CommGroup,
+    CommGroupType,
+    VariableRetrievalMode,
+    VariableSettings,
+)
 
 #: The base of this package's exceptions.
 exception = popart_exception
 
 __all__ = [
     "AnchorReturnType",
+    "CommGroup",
     "CommGroupType",
     "DataFlow",
     "DataType",

@@ -17,6 +17,36 @@ class CommGroupType(enum.Enum):
 setattr(CommGroupType, "None", CommGroupType.Ungrouped)
 
 
+class CommGroup:
+    """Groups of replicas by type and size, as older programs name them."""
+
+    __slots__ = ("replicaGroupSize", "type")
+
+    def __init__(self, type: CommGroupType = CommGroupType.All, replicaGroupSize: int = 0) -> None:
+        """Describes groups.
+
+        Args:
+            type: How replicas are grouped.
+            replicaGroupSize: Number of replicas in a group, where the type leaves it open.
+        """
+        self.type = type
+        self.replicaGroupSize = replicaGroupSize
+
+    def toReplicaGrouping(self, num_replicas: int) -> "ReplicaGrouping":
+        """The same groups of so many replicas.
+
+        Args:
+            num_replicas: Number of replicas.
+        """
+        if self.type == CommGroupType.All:
+            return ReplicaGrouping(num_replicas, 1, num_replicas)
+        if self.type == CommGroupType.Consecutive:
+            return ReplicaGrouping(num_replicas, 1, self.replicaGroupSize)
+        if self.type == CommGroupType.Orthogonal:
+            return ReplicaGrouping(num_replicas, num_replicas // self.replicaGroupSize, self.replicaGroupSize)
+        return ReplicaGrouping(num_replicas, 1, 1)
+
+
 class VariableRetrievalMode(enum.Enum):
     """Which values of a variable are read back."""
 

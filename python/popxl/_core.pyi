@@ -422,7 +422,7 @@ class Tensor:
         Which replicas share a value of this variable, and whether the value of each is read back.
         """
 
-    def set_remote(self, buffer: int, entry: int, sharded: bool) -> None:
+    def set_remote(self, buffer: int, entry: int, shards: Sequence[int]) -> None:
         """Keeps this variable in an entry of a remote buffer."""
 
     @property
@@ -861,6 +861,9 @@ def run_pass(ir: Ir, name: str) -> bool:
 def pass_names() -> list:
     """Names of the passes of run_pass."""
 
+def merge_exchange(graph: Graph, transfers: Sequence[Op]) -> None:
+    """Makes one op of transfers that do not depend on each other."""
+
 def decompose_sum(graph: Graph) -> bool:
     """Splits sums of more than two tensors; returns whether there were any."""
 
@@ -1062,6 +1065,11 @@ class Session:
     def weights_from_host(self) -> None: ...
 
     def weights_to_host(self) -> None: ...
+
+    def replica_values(self, variable: Tensor) -> bytes | None:
+        """
+        The values of all replicas, one after another, of a variable that retrieves them; None when none came to the host.
+        """
 
     def run(self, buffers: object) -> None:
         """

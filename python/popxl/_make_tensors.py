@@ -1,7 +1,7 @@
 """Functions that make variables, constants and graph inputs; public as names of `popxl` and
 `popxl.tensor`."""
 
-from typing import TYPE_CHECKING, Iterable, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple
 
 import numpy as np
 
@@ -129,13 +129,27 @@ def remote_variable(
     made = variable(
         data, dtype, name, downcast, replica_grouping, retrieval_mode, log2_scale, nan_on_overflow
     )
-    _place(made, remote_buffer, offset, False)
+    _place(made, remote_buffer, offset, [])
     return made
 
 
-def _place(made: Variable, buffer: "RemoteBuffer", offset: int, sharded: bool) -> None:
-    made.ir._remote_locations[made._pb_tensor] = (buffer.remote_buffer_id, offset, sharded)
-    made._pb_tensor.set_remote(buffer.remote_buffer_id, offset, sharded)
+def _place(made: Variable, buffer: "RemoteBuffer", offset: int, shards: List[int]) -> None:
+    made.ir._remote_locations[made._pb_tensor] = (buffer.remote_buffer_id, offset, bool(shards))
+    made._pb_tensor.set_remote(buffer.remote_buffer_id, offset, shards)
+
+
+def _number_of_shards(elements: int, buffer: "RemoteBuffer", grouping: ReplicaGrouping) -> int:
+    """In how many shards a value is kept: as many as the buffer was made for, else as its size says, of several
+    possible numbers the largest."""
+    if buffer._shards is not None:
+        return buffer._shards
+    size = max(1, int(np.prod(buffer.tensor_shape, dtype=np.int64)))
+    fitting = [
+        n
+        for n in range(1, grouping.group_size + 1)
+        if grouping.group_size % n == 0 and -(-elements // n) == size
+    ]
+    return max(fitting, default=-(-elements // size) or 1)
 
 
 def remote_replica_sharded_variable(
@@ -191,7 +205,9 @@ def remote_replica_sharded_variable(
         array, remote_buffer, offset, dtype, name, downcast, replica_grouping, retrieval_mode
     )
     remote_buffer.meta_shape = whole
-    _place(made, remote_buffer, offset, True)
+    grouping = (replica_grouping or gcg().ir.replica_grouping()).const_rg
+    shards = _number_of_shards(int(np.prod(whole, dtype=np.int64)), remote_buffer, grouping)
+    _place(made, remote_buffer, offset, [place % shards for place in grouping.places])
     return made
 
 
@@ -232,6 +248,7 @@ def replica_sharded_buffer(
     elements = int(np.prod(whole, dtype=np.int64))
     buffer = RemoteBuffer((-(-elements // shards),), dtype, entries)
     buffer.meta_shape = whole
+    buffer._shards = shards
     return buffer
 
 

@@ -1,6 +1,6 @@
 """Storage off the device."""
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from popxl.context import gcg
 from popxl.dtypes import _BY_CODE, _check_dtype, _check_shape, dtype
@@ -26,6 +26,7 @@ class RemoteBuffer:
         _check_entries(entries)
         self._current_ir = gcg().ir._pb_ir
         self._meta_shape: Tuple[int, ...] = ()
+        self._shards: Optional[int] = None  # in how many a value is kept here, where that is known
         self._remote_buffer_id = self._current_ir.add_remote_buffer(
             _check_shape(tensor_shape), _check_dtype(tensor_dtype), entries
         )

@@ -157,12 +157,17 @@ class ReplicaGrouping:
         For example [0, 1, 0, 1, 2, 3, 2, 3] gives [0, 0, 1, 1, 0, 0, 1, 1]. The result may have no constant
         stride.
         """
+        return ReplicaGrouping._from_assignment(self._ir, self.places)
+
+    @property
+    def places(self) -> List[int]:
+        """For each replica its place in its group, from 0 up."""
         seen = [0] * self._num_groups
-        place = []
+        places = []
         for group in self._assignment:
-            place.append(seen[group])
+            places.append(seen[group])
             seen[group] += 1
-        return ReplicaGrouping._from_assignment(self._ir, place)
+        return places
 
     def __repr__(self) -> str:
         if not self.is_const:

@@ -377,6 +377,10 @@ class Session:
         if isinstance(tensor, Variable) and tensor.retrieval_mode == "all_replicas":
             grouping = tensor.replica_grouping
             if grouping.group_size > 1:
+                engine = self._pb_session._engine
+                values = None if engine is None else engine.replica_values(tensor._pb_tensor)
+                if values is not None:
+                    return np.frombuffer(values, data.dtype).reshape((-1, *tensor.shape)).copy()
                 rows = data if grouping.num_groups > 1 else data[np.newaxis]
                 return rows[grouping.assignment]
         return data.copy()
@@ -440,10 +444,13 @@ class Session:
         ports = [Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
         return sorted(ports, key=lambda port: port.tensor_id)
 
-    def _validate_run_inputs(self, inputs: h2dStreamBufferMaps) -> None:
+    def _validate_run_inputs(self, inputs: Mapping[HostToDeviceStream, np.ndarray]) -> None:
+        """Raises ValueError unless there is an array of the right shape for each stream that the program
+        reads."""
         self._validate_streams("input", inputs, self._inputs)
 
     def _validate_run_outputs(self, outputs: d2hStreamBufferMaps) -> None:
+        """Raises ValueError unless there is an array of the right shape for each stream that it writes."""
         self._validate_streams("output", outputs, self._outputs)
 
     def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[Port]) -> None:

@@ -1,5 +1,8 @@
 #include "analysis/calls.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/error.h"
 
 namespace popxl::analysis {
@@ -19,7 +22,22 @@ bool matches(const ir::Op& op) {
   return true;
 }
 
+bool holdsCollective(const ir::Graph& graph, std::set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return false;
+  return std::any_of(graph.ops().begin(), graph.ops().end(), [&](const ir::Op* op) {
+    const std::vector<ir::Graph*> callees = op->calledGraphs();
+    return op->def().structure == ir::Structure::kCollective ||
+           std::any_of(callees.begin(), callees.end(),
+                       [&](const ir::Graph* callee) { return holdsCollective(*callee, seen); });
+  });
+}
+
 }  // namespace
+
+bool holdsCollective(const ir::Graph& graph) {
+  std::set<const ir::Graph*> seen;
+  return holdsCollective(graph, seen);
+}
 
 void checkCalls(const ir::Ir& ir) {
   for (const ir::Graph* graph : ir.graphs()) {

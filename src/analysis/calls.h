@@ -8,4 +8,7 @@ namespace popxl::analysis {
 /// outputs were added or removed, so that operands and results of the op no longer match.
 void checkCalls(const ir::Ir& ir);
 
+/// Whether running the graph may reach a collective.
+bool holdsCollective(const ir::Graph& graph);
+
 }  // namespace popxl::analysis

@@ -67,8 +67,7 @@ void Session::run(const HostBuffers& buffers) {
     // Half way: the host has no newer values than those of its last read or write, which may be many runs
     // old.
     if (session_->failed()) {
-      for (const auto& [variable, offset] : session_->program().variableOffsets)
-        lost_.insert(variable->name());
+      for (const auto& [variable, place] : session_->program().variablePlaces) lost_.insert(variable->name());
       for (const auto& remote : session_->program().remoteVariables) lost_.insert(remote.tensor->name());
       if (lost_.empty()) session_->weightsFromHost();  // nothing to write: nothing is lost
       hostIsBehind_ = false;

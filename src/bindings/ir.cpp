@@ -9,6 +9,7 @@
 #include "bindings/module.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "ops/exchange.h"
 #include "ops/ops.h"
 
 namespace popxl::bindings {
@@ -34,6 +35,11 @@ TensorHandle addStream(const std::shared_ptr<ir::Ir>& self, const std::string& n
 }
 
 bool usesStream(const ir::Op& op, const ir::Stream& stream) {
+  if (op.def().name == "multi_exchange") {
+    const std::vector<ops::Exchange> exchanges = ops::exchangesOf(op);
+    return std::any_of(exchanges.begin(), exchanges.end(),
+                       [&](const ops::Exchange& e) { return !e.isRemote() && e.target == stream.id(); });
+  }
   const ir::Structure structure = op.def().structure;
   if (structure != ir::Structure::kHostLoad && structure != ir::Structure::kHostStore) return false;
   return op.attr<std::string>("stream") == stream.id();

@@ -66,6 +66,16 @@ void bindSession(nb::module_& m) {
       .def_prop_ro("failed", &Session::failed, "Whether the last run failed half way.")
       .def("weights_from_host", &Session::weightsFromHost, release)
       .def("weights_to_host", &Session::weightsToHost, release)
+      .def(
+          "replica_values",
+          [](const Session& self, const TensorHandle& t) -> std::optional<nb::bytes> {
+            const auto values = self.replicaValues(*t);
+            if (!values) return std::nullopt;
+            return nb::bytes(values->data(), values->size());
+          },
+          nb::arg("variable"),
+          "The values of all replicas, one after another, of a variable that retrieves them; None when none "
+          "came to the host.")
       .def("run", &run, nb::arg("buffers"),
            "Runs the program once, with triples (stream id, array, entries) for all streams that it uses.")
       .def("start_profile", &Session::startProfile, nb::arg("peaks") = nb::none(), release,

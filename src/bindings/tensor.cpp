@@ -71,13 +71,13 @@ void bindSettings(nb::class_<TensorHandle>& cls) {
       "Which replicas share a value of this variable, and whether the value of each is read back.");
   cls.def(
       "set_remote",
-      [](const TensorHandle& t, int64_t buffer, int64_t entry, bool sharded) {
+      [](const TensorHandle& t, int64_t buffer, int64_t entry, std::vector<int32_t> shards) {
         ir::VariableSettings& settings = t->settings();
         settings.remoteBuffer = buffer;
         settings.remoteEntry = entry;
-        settings.sharded = sharded;
+        settings.shardOf = std::move(shards);
       },
-      nb::arg("buffer"), nb::arg("entry"), nb::arg("sharded"),
+      nb::arg("buffer"), nb::arg("entry"), nb::arg("shards"),
       "Keeps this variable in an entry of a remote buffer.");
   cls.def_prop_ro("num_groups", [](const TensorHandle& t) { return t->settings().numGroups; });
   cls.def_prop_ro("retrieves_all_replicas",

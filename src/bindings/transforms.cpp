@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
@@ -7,6 +8,7 @@
 #include "passes/autodiff.h"
 #include "passes/decompose_sum.h"
 #include "passes/differentiator.h"
+#include "passes/merge_exchange.h"
 #include "passes/pass_runner.h"
 #include "passes/recompute.h"
 #include "passes/surgery.h"
@@ -121,6 +123,14 @@ void bindTransforms(nb::module_& m) {
         return names;
       },
       "Names of the passes of run_pass.");
+  m.def(
+      "merge_exchange",
+      [](const GraphHandle& g, const std::vector<OpHandle>& transfers) {
+        std::vector<ir::Op*> ops;
+        for (const OpHandle& op : transfers) ops.push_back(op.ptr);
+        passes::mergeExchanges(*g, ops);
+      },
+      nb::arg("graph"), nb::arg("transfers"), "Makes one op of transfers that do not depend on each other.");
   m.def(
       "decompose_sum", [](const GraphHandle& g) { return passes::decomposeSum(*g); }, nb::arg("graph"),
       "Splits sums of more than two tensors; returns whether there were any.");

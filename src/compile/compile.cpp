@@ -50,19 +50,23 @@ void placeRemote(const ir::Tensor& t, Program& program) {
   }
   const int64_t bytes = t.type().bytes();
   const int64_t shard = std::clamp<int64_t>(buffer->type.bytes(), 1, std::max<int64_t>(bytes, 1));
-  program.remoteVariables.push_back({&t, number, entry, t.settings().sharded ? shard : bytes});
+  program.remoteVariables.push_back({&t, number, entry, t.settings().shardOf.empty() ? bytes : shard});
 }
 
 void placeVariables(const ir::Graph& main, Program& program) {
+  const int64_t replicas = program.ir->instanceReplicationFactor();
+  const analysis::Written written(main);
   for (const ir::Tensor* t : main.tensors()) {
     if (t->kind() != ir::TensorKind::kVariable) continue;
     if (t->settings().remoteBuffer != 0) {
       placeRemote(*t, program);
       continue;
     }
-    program.variableOffsets[t] = program.variableBytes;
+    const bool shared = replicas > 1 && t->settings().numGroups == 1 && !written(t);
+    int64_t& bytes = shared ? program.sharedBytes : program.variableBytes;
+    program.variablePlaces[t] = {bytes, shared};
     const int64_t unit = algo::kOffsetAlignment;
-    program.variableBytes += (t->type().bytes() + unit - 1) / unit * unit;
+    bytes += (t->type().bytes() + unit - 1) / unit * unit;
   }
 }
 
@@ -128,6 +132,7 @@ std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
   passes::expandCompositions(*program->ir);  // always: such an op runs in no other way
+  passes::findPass("split_exchange").run(*program->ir);  // as well
   for (ir::Graph* graph : program->ir->graphs()) copyWrittenConstants(*graph);
   program->streams = program->ir->streams();
   placeVariables(program->ir->mainGraph(), *program);
@@ -163,13 +168,13 @@ std::shared_ptr<const Program> compile(const ir::Ir& ir) {
     streams[program->streams[i].id()] = static_cast<int32_t>(i);
   program->codes.resize(graphs.size());
   const ChannelsLast channelsLast(graphs, liveness);
-  const LowerContext context{liveness,       channelsLast, program->variableOffsets, codeOf,
-                             program->codes, streams,      program->preparation,     program->variableBytes};
+  const LowerContext context{liveness, channelsLast, codeOf, streams, *program};
   for (const ir::Graph* g : graphs) {
     program->codes[static_cast<size_t>(codeOf.at(g))] = lowerGraph(*g, context);
   }
   Code& first = program->codes.front();
-  first.frameBytes = std::max(first.frameBytes, program->preparation.frameBytes);
+  first.frameBytes =
+      std::max({first.frameBytes, program->preparation.frameBytes, program->sharedPreparation.frameBytes});
   log().debug("compiled {} graphs: {} bytes of frame, {} of variables", graphs.size(),
               program->main().frameBytes, program->variableBytes);
   return program;

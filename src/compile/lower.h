@@ -12,12 +12,9 @@ namespace popxl::compile {
 struct LowerContext {
   const analysis::Liveness& liveness;
   const ChannelsLast& channelsLast;
-  const std::map<const ir::Tensor*, int64_t>& variableOffsets;
   const std::map<const ir::Graph*, int32_t>& codeOf;  ///< callees are lowered before their callers
-  const std::vector<Code>& codes;
   const std::map<std::string, int32_t, std::less<>>& streams;
-  Code& preparation;       ///< of the program, extended
-  int64_t& variableBytes;  ///< its results' place
+  Program& program;  ///< whose preparations are extended
 };
 
 /// The check that an op's power of two is in range, with that operand; null where the op has none or the Ir's

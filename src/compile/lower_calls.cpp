@@ -6,7 +6,7 @@
 
 namespace popxl::compile {
 const Code& GraphLowering::codeOf(const ir::Graph& callee) const {
-  return context_.codes[static_cast<size_t>(context_.codeOf.at(&callee))];
+  return context_.program.codes[static_cast<size_t>(context_.codeOf.at(&callee))];
 }
 
 /// Where the callee finds one input: the operand's own memory where that is safe, else a copy. Operands that
@@ -200,6 +200,30 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
   copyBackByRef(op, copyBack);
 }
 
+/// Works on dense memory; a result that may take over its operand's memory does where that dies.
+void GraphLowering::lowerCollective(const ir::Op& op) {
+  const ir::Ir& ir = graph_.ir();
+  if (ir.replicationFactor() != ir.instanceReplicationFactor()) {
+    fail(ErrorKind::kGraph, "`{}` at {} concerns {} replicas, of which this process runs {}", op.name(),
+         op.loc().str(), ir.replicationFactor(), ir.instanceReplicationFactor());
+  }
+  const ir::Tensor* result = op.output();
+  const Storage& to = storages_.at(result);
+  Instruction instruction;
+  instruction.ops = {&op};
+  auto collective = ir::withPlace(op, [&] { return op.def().collective(op); });
+  if (collective->worksInPlace()) reuseDyingOperand(result, {op.input(0)});
+  const bool scatters = !to.layout.isContiguous();
+  const Ref from = contiguous(op.input(0));
+  const Ref where = scatters ? temporary(result->type().bytes()) : refOf(result);
+  instruction.cost.bytes = static_cast<double>(op.input(0)->type().bytes() + result->type().bytes());
+  instruction.what = RunCollective{std::move(collective), {}, {}};
+  emit(std::move(instruction), {from, where});
+  if (!scatters) return;
+  const Layout dense(result->dtype(), result->shape());
+  emitKernel(kernels::makeCopy(dense, to.layout), {where, refOf(result)}, {&op});
+}
+
 void GraphLowering::lowerConditional(const ir::Op& op) {
   const bool callWrites = op.modifiesAny();
   RunConditional run;
@@ -207,12 +231,17 @@ void GraphLowering::lowerConditional(const ir::Op& op) {
   std::vector<Ref> refs = {condition};
   size_t operand = 1;
   std::vector<CopyBack> copyBack;
-  // Only one of the branches runs: they share the larger one's frame.
+  // Only one of the branches runs: they share the larger one's frame. With a collective in one of them the
+  // replicas run either in lock step.
   const std::vector<ir::Graph*> branches = op.calledGraphs();
-  const auto larger = std::max_element(
-      branches.begin(), branches.end(),
-      [&](const ir::Graph* a, const ir::Graph* b) { return codeOf(*a).frameBytes < codeOf(*b).frameBytes; });
-  const Ref frame = frameFor(context_.codeOf.at(*larger));
+  const bool inStep = std::any_of(branches.begin(), branches.end(),
+                                  [&](const ir::Graph* b) { return !codeOf(*b).cuts.empty(); });
+  const auto size = [&](const ir::Graph* b) { return inStep ? codeOf(*b).laneBytes : codeOf(*b).frameBytes; };
+  const auto larger =
+      std::max_element(branches.begin(), branches.end(),
+                       [&](const ir::Graph* a, const ir::Graph* b) { return size(a) < size(b); });
+  const Ref frame = temporary(size(*larger));
+  storages_.buffers()[static_cast<size_t>(frame.buffer)].frameOf = context_.codeOf.at(*larger);
   for (const bool isThen : {true, false}) {
     const ir::Graph& branch = *branches[isThen ? 0 : 1];
     RunCall& call = isThen ? run.then : run.otherwise;

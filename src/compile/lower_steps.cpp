@@ -62,7 +62,7 @@ void GraphLowering::lowerStep(const Step& step) {
     case Structure::kRemoteStore:
       return lowerRemote(op);
     case Structure::kCollective:
-      fail(ErrorKind::kGraph, "`{}` at {} is not available on this device", op.name(), op.loc().str());
+      return lowerCollective(op);
   }
   if (op.def().expr != nullptr) return lowerReduction(op);
   if (op.def().view != nullptr) return lowerView(op);

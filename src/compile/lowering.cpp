@@ -139,9 +139,11 @@ Ref GraphLowering::temporary(int64_t bytes) {
   return {buffer, 0, bytes};
 }
 
-/// Room for a callee's frame, for one instruction.
+/// Room for a callee's frame, for one instruction: for that which the replicas do not share where it has
+/// collectives.
 Ref GraphLowering::frameFor(int32_t code) {
-  const Ref frame = temporary(context_.codes[static_cast<size_t>(code)].frameBytes);
+  const Code& callee = context_.program.codes[static_cast<size_t>(code)];
+  const Ref frame = temporary(callee.cuts.empty() ? callee.frameBytes : callee.laneBytes);
   storages_.buffers()[static_cast<size_t>(frame.buffer)].frameOf = code;
   return frame;
 }
@@ -217,19 +219,23 @@ void GraphLowering::emitPreparation(kernels::Kernel& kernel, const ir::Op& op, s
     operand = result;
     return;
   }
+  Program& program = context_.program;
+  const Address from = addressOf(operand, {});
+  const bool shared = program.ir->instanceReplicationFactor() > 1 && from.base != Address::Base::kVariable;
+  int64_t& end = shared ? program.sharedBytes : program.variableBytes;
+  const Address to{shared ? Address::Base::kShared : Address::Base::kVariable, 0, end, nullptr};
   const int64_t unit = algo::kOffsetAlignment;
-  const Address from = addressOf(operand, {}),
-                to{Address::Base::kVariable, 0, context_.variableBytes, nullptr};
-  context_.variableBytes += (work.bytes + unit - 1) / unit * unit;
+  end += (work.bytes + unit - 1) / unit * unit;
   const int64_t scratch = work.kernel->scratchBytes();
   Instruction instruction;
   instruction.what = RunKernel{std::move(work.kernel), {from, to, {Address::Base::kFrame, 0, 0, nullptr}}};
   instruction.ops = {&op};
   instruction.cost.bytes = static_cast<double>(operand.bytes + work.bytes);
-  context_.preparation.instructions.push_back(std::move(instruction));
-  context_.preparation.frameBytes = std::max(context_.preparation.frameBytes, scratch);
-  operand = {storages_.addBuffer({Buffer::Kind::kPrepared, work.bytes, 0, nullptr, -1, to.offset}), 0,
-             work.bytes};
+  Code& preparation = shared ? program.sharedPreparation : program.preparation;
+  preparation.instructions.push_back(std::move(instruction));
+  preparation.frameBytes = std::max(preparation.frameBytes, scratch);
+  const auto kind = shared ? Buffer::Kind::kPreparedShared : Buffer::Kind::kPrepared;
+  operand = {storages_.addBuffer({kind, work.bytes, 0, nullptr, -1, to.offset}), 0, work.bytes};
   mergedInto_.push_back(-1);
   lastRead_.push_back(step_);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "algo/offsets.h"
 #include "analysis/written.h"
 #include "compile/fuse.h"
 #include "compile/lower.h"
@@ -94,6 +95,7 @@ class GraphLowering {
   void lowerStacks(const ir::Op& op, const ir::Loop& loop, RunRepeat& run, std::vector<Ref>& refs);
   bool takesOver(Ref& start, int32_t from);
   void lowerConditional(const ir::Op& op);
+  void lowerCollective(const ir::Op& op);
   const Code& codeOf(const ir::Graph& callee) const;
   Ref argument(const ir::Op& op, size_t operand, bool written, bool callWrites,
                std::vector<CopyBack>& copyBack);
@@ -103,9 +105,12 @@ class GraphLowering {
   // plan_memory.cpp
   void planMemory(Code& code);
   std::vector<Lifetime> lifetimes() const;
+  void findCuts(Code& code) const;
+  algo::LivePeak placeBuffers(const std::vector<Lifetime>& lives, Code& code,
+                              std::vector<Address>& places) const;
   void notePeak(const std::vector<Lifetime>& lives, int32_t instruction, Code& code) const;
-  Address addressOf(const Ref& ref, const std::vector<int64_t>& offsets) const;
-  void patch(Draft& draft, const std::vector<int64_t>& offsets);
+  Address addressOf(const Ref& ref, const std::vector<Address>& places) const;
+  void patch(Draft& draft, const std::vector<Address>& places);
 
   const ir::Graph& graph_;
   const LowerContext& context_;

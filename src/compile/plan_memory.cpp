@@ -6,17 +6,25 @@
 
 namespace popxl::compile {
 
-Address GraphLowering::addressOf(const Ref& ref, const std::vector<int64_t>& offsets) const {
+Address GraphLowering::addressOf(const Ref& ref, const std::vector<Address>& places) const {
   if (ref.buffer < 0) return {};
   const int32_t buffer = resolve(ref.buffer);
   const Buffer& b = storages_.buffers()[static_cast<size_t>(buffer)];
   switch (b.kind) {
-    case Buffer::Kind::kLocal:
-      return {Address::Base::kFrame, 0, offsets[static_cast<size_t>(buffer)] + ref.offset, nullptr};
-    case Buffer::Kind::kVariable:
-      return {Address::Base::kVariable, 0, context_.variableOffsets.at(b.root) + ref.offset, nullptr};
+    case Buffer::Kind::kLocal: {
+      Address place = places[static_cast<size_t>(buffer)];
+      place.offset += ref.offset;
+      return place;
+    }
+    case Buffer::Kind::kVariable: {
+      const VariablePlace& place = context_.program.variablePlaces.at(b.root);
+      return {place.shared ? Address::Base::kShared : Address::Base::kVariable, 0, place.offset + ref.offset,
+              nullptr};
+    }
     case Buffer::Kind::kPrepared:
       return {Address::Base::kVariable, 0, b.offset + ref.offset, nullptr};
+    case Buffer::Kind::kPreparedShared:
+      return {Address::Base::kShared, 0, b.offset + ref.offset, nullptr};
     case Buffer::Kind::kConstant:
       return {Address::Base::kConstant, 0, ref.offset, b.root->data()->bytes};
     case Buffer::Kind::kArgumentIn:
@@ -67,42 +75,83 @@ void GraphLowering::notePeak(const std::vector<Lifetime>& lives, int32_t instruc
   }
 }
 
-void GraphLowering::planMemory(Code& code) {
+/// The codes that an instruction runs.
+static std::vector<int32_t> codesRunBy(const Instruction& instruction) {
+  if (const auto* call = std::get_if<RunCall>(&instruction.what)) return {call->code};
+  if (const auto* repeat = std::get_if<RunRepeat>(&instruction.what)) return {repeat->code};
+  if (const auto* c = std::get_if<RunConditional>(&instruction.what))
+    return {c->then.code, c->otherwise.code};
+  return {};
+}
+
+/// Notes the instructions that all replicas have to reach before one goes on, and the room for what they run.
+void GraphLowering::findCuts(Code& code) const {
+  for (size_t i = 0; i < drafts_.size(); ++i) {
+    const Instruction& instruction = drafts_[i].instruction;
+    bool cuts = std::holds_alternative<RunCollective>(instruction.what);
+    const std::vector<int32_t> runs = codesRunBy(instruction);
+    for (const int32_t c : runs) cuts = cuts || !context_.program.codes[static_cast<size_t>(c)].cuts.empty();
+    if (!cuts) continue;
+    code.cuts.push_back(static_cast<int32_t>(i));
+    // Nothing of the frame that replicas share is in use then: what runs has all of it.
+    for (const int32_t c : runs)
+      code.frameBytes = std::max(code.frameBytes, context_.program.codes[static_cast<size_t>(c)].frameBytes);
+  }
+}
+
+/// Places the local buffers: those in use at a cut in the replica's own frame, the others in the frame that
+/// one replica after another uses. Returns the most bytes in use at once.
+algo::LivePeak GraphLowering::placeBuffers(const std::vector<Lifetime>& lives, Code& code,
+                                           std::vector<Address>& places) const {
+  struct Frame {
+    std::vector<algo::Interval> intervals;
+    std::vector<size_t> buffers;
+  };
   const std::vector<Buffer>& all = storages_.buffers();
-  const std::vector<Lifetime> lives = lifetimes();
-  std::vector<algo::Interval> intervals;
-  std::vector<size_t> buffers;
+  Frame passing, own, both;
   bool calls = false;
   for (size_t b = 0; b < lives.size(); ++b) {
     if (lives[b].last < 0) continue;
-    intervals.push_back({all[b].bytes, lives[b].first, lives[b].last});
-    buffers.push_back(b);
-    calls = calls || all[b].frameOf >= 0;
+    const auto cut = std::lower_bound(code.cuts.begin(), code.cuts.end(), lives[b].first);
+    Frame& frame = cut != code.cuts.end() && *cut <= lives[b].last ? own : passing;
+    frame.intervals.push_back({all[b].bytes, lives[b].first, lives[b].last});
+    frame.buffers.push_back(b);
+    // Of a callee's frame only what it uses at once counts.
+    const int32_t callee = all[b].frameOf;
+    calls = calls || callee >= 0;
+    both.intervals.push_back(frame.intervals.back());
+    if (callee >= 0)
+      both.intervals.back().size = context_.program.codes[static_cast<size_t>(callee)].liveLowerBound;
   }
-  const algo::OffsetPlan plan = algo::planOffsets(intervals);
-  std::vector<int64_t> offsets(lives.size(), 0);
-  for (size_t i = 0; i < buffers.size(); ++i) offsets[buffers[i]] = plan.offsets[i];
-  code.frameBytes = plan.peak;
-  algo::LivePeak live = plan.live;
-  if (calls) {  // of a callee's frame only what it uses at once counts
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      if (const int32_t callee = all[buffers[i]].frameOf; callee >= 0)
-        intervals[i].size = context_.codes[static_cast<size_t>(callee)].liveLowerBound;
-    }
-    live = algo::livePeak(intervals);
-  }
+  const auto place = [&](const Frame& frame, Address::Base base) {
+    const algo::OffsetPlan plan = algo::planOffsets(frame.intervals);
+    for (size_t i = 0; i < frame.buffers.size(); ++i)
+      places[frame.buffers[i]] = {base, 0, plan.offsets[i], nullptr};
+    return plan;
+  };
+  const algo::OffsetPlan plan = place(passing, Address::Base::kFrame);
+  code.frameBytes = std::max(code.frameBytes, plan.peak);
+  if (!own.buffers.empty()) code.laneBytes = place(own, Address::Base::kLane).peak;
+  return calls || !own.buffers.empty() ? algo::livePeak(both.intervals) : plan.live;
+}
+
+void GraphLowering::planMemory(Code& code) {
+  const std::vector<Lifetime> lives = lifetimes();
+  std::vector<Address> places(lives.size(), {Address::Base::kFrame, 0, 0, nullptr});
+  findCuts(code);
+  const algo::LivePeak live = placeBuffers(lives, code, places);
   code.liveLowerBound = live.bytes;
   notePeak(lives, live.step, code);
   for (Draft& draft : drafts_) {
-    patch(draft, offsets);
+    patch(draft, places);
     code.instructions.push_back(std::move(draft.instruction));
   }
 }
 
 /// Writes the planned addresses into an instruction, in the order in which its references were listed.
-void GraphLowering::patch(Draft& draft, const std::vector<int64_t>& offsets) {
+void GraphLowering::patch(Draft& draft, const std::vector<Address>& places) {
   size_t next = 0;
-  const auto take = [&] { return addressOf(draft.refs[next++], offsets); };
+  const auto take = [&] { return addressOf(draft.refs[next++], places); };
   const auto takeAll = [&](std::vector<Address>& to) {
     for (Address& a : to) a = take();
   };
@@ -139,6 +188,9 @@ void GraphLowering::patch(Draft& draft, const std::vector<int64_t>& offsets) {
   } else if (auto* remote = std::get_if<RunRemote>(&what)) {
     remote->entry = take();
     remote->data = take();
+  } else if (auto* collective = std::get_if<RunCollective>(&what)) {
+    collective->from = take();
+    collective->to = take();
   } else {
     std::get<RunPrint>(what).from = take();
   }

@@ -11,6 +11,10 @@ std::string str(const Address& a) {
       return "-";
     case Address::Base::kFrame:
       return fmt::format("frame+{}", a.offset);
+    case Address::Base::kLane:
+      return fmt::format("lane+{}", a.offset);
+    case Address::Base::kShared:
+      return fmt::format("shared+{}", a.offset);
     case Address::Base::kVariable:
       return fmt::format("var+{}", a.offset);
     case Address::Base::kArgument:
@@ -67,6 +71,9 @@ struct Printer {
                        str(r.data));
   }
   std::string operator()(const RunPrint& p) const { return "print " + str(p.from); }
+  std::string operator()(const RunCollective& c) const {
+    return fmt::format("{} ({}, {})", c.collective->describe(), str(c.from), str(c.to));
+  }
 };
 
 /// What an instruction does, without where its operands lie.
@@ -89,6 +96,7 @@ struct Describer {
     return fmt::format("{} {}", r.stores ? "remote_store" : "remote_load", r.buffer);
   }
   std::string operator()(const RunPrint&) const { return "print"; }
+  std::string operator()(const RunCollective& c) const { return c.collective->describe(); }
 };
 
 std::string list(const Code& code, const Program& program) {
@@ -111,10 +119,14 @@ std::string Program::describe(const Instruction& instruction) const {
 
 std::string Program::str() const {
   std::string out = fmt::format("variables {} bytes, constants {} bytes\n", variableBytes, constantBytes);
+  if (sharedBytes > 0) out += fmt::format("variables of all replicas {} bytes\n", sharedBytes);
+  if (!sharedPreparation.instructions.empty())
+    out += "preparation of all replicas\n" + list(sharedPreparation, *this);
   if (!preparation.instructions.empty()) out += "preparation\n" + list(preparation, *this);
   for (const Code& code : codes) {
-    out +=
-        fmt::format("@{} frame {} bytes\n", code.graph->displayName(), code.frameBytes) + list(code, *this);
+    out += fmt::format("@{} frame {} bytes", code.graph->displayName(), code.frameBytes);
+    if (!code.cuts.empty()) out += fmt::format(", of each replica {} bytes", code.laneBytes);
+    out += "\n" + list(code, *this);
   }
   return out;
 }

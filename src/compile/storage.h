@@ -12,13 +12,21 @@ namespace popxl::compile {
 
 /// A piece of memory of one graph's code.
 struct Buffer {
-  enum class Kind : uint8_t { kLocal, kVariable, kConstant, kPrepared, kArgumentIn, kArgumentOut };
+  enum class Kind : uint8_t {
+    kLocal,
+    kVariable,
+    kConstant,
+    kPrepared,
+    kPreparedShared,
+    kArgumentIn,
+    kArgumentOut
+  };
   Kind kind = Kind::kLocal;
   int64_t bytes = 0;
   int32_t argument = 0;              ///< kArgumentIn, kArgumentOut
   const ir::Tensor* root = nullptr;  ///< the tensor that it was made for; null: scratch memory or a frame
   int32_t frameOf = -1;              ///< the code whose frame it is
-  int64_t offset = 0;                ///< kPrepared: bytes from the first variable
+  int64_t offset = 0;                ///< kPrepared, kPreparedShared: bytes from the first variable
 };
 
 /// Where a tensor lies.

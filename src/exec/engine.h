@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "exec/recorder.h"
 #include "exec/remote_memory.h"
@@ -25,21 +26,39 @@ struct StreamCursor {
 /// when that is more than it has room for.
 int64_t tripCount(const ir::Op& op, int64_t trips);
 
-/// What carries out a program on one replica's memory.
+/// One replica's memory, and where it is in the streams of a run.
+struct Lane {
+  std::byte* variables = nullptr;  ///< the program's variableBytes
+  std::byte* frame = nullptr;      ///< its main().laneBytes
+  RemoteMemory* remote = nullptr;
+  std::vector<StreamCursor> streams;  ///< one for each stream of the program
+};
+
+/// The memory that a program runs on.
+struct Memory {
+  std::span<Lane> lanes;               ///< all replicas
+  std::span<std::byte* const> frames;  ///< main().frameBytes each: so many replicas run at once
+  std::byte* shared = nullptr;         ///< sharedBytes
+};
+
+/// What carries out a program.
 class Engine {
  public:
   virtual ~Engine() = default;
   /// Works on variables that came from the host, once before the runs that follow.
-  virtual void prepare(std::byte* /*frame*/, std::byte* /*variables*/) {}
-  /// Runs the main graph once. `frame` holds the program's main().frameBytes, `variables` its variableBytes;
-  /// one cursor per stream of the program. Error(kValue) when a stream runs out of entries, or a remote
-  /// buffer has no such entry.
-  virtual void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
-                   std::span<StreamCursor> streams, int64_t replica, int64_t replicas) = 0;
+  virtual void prepare(const Memory& /*memory*/) {}
+  /// Runs the main graph once on every replica. Error(kValue) when a stream runs out of entries, a remote
+  /// buffer has no such entry, or replicas disagree on a condition and not all of them would reach a
+  /// collective.
+  virtual void run(const Memory& memory) = 0;
   /// Whether it carries out a compiled program's instructions, which have times and a plan of memory.
   virtual bool hasInstructions() const { return false; }
   /// From now on takes the time of every instruction; null: no more.
   virtual void setRecorder(Recorder*) {}
 };
+
+/// The value that all replicas have. Error(kValue) naming the op, a conditional or repeat that holds a
+/// collective, and which replicas have which, where they differ: not all would reach the collective.
+int64_t agreed(const ir::Op& op, std::span<const int64_t> values);
 
 }  // namespace popxl::exec

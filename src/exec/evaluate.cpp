@@ -16,22 +16,6 @@ using ir::Array;
 using ir::Number;
 using kernels::Reduction;
 
-Array arrayOf(const ir::TensorType& type, const Bytes& bytes) {
-  Array array(type.dtype, type.shape);
-  const int64_t size = sizeOf(type.dtype);
-  for (int64_t i = 0; i < array.size(); ++i)
-    array[i] = Number(type.dtype, loadElement(type.dtype, bytes.data() + i * size));
-  return array;
-}
-
-Bytes bytesOf(const Array& array, DType dtype) {
-  Bytes bytes(static_cast<size_t>(array.size() * sizeOf(dtype)));
-  for (int64_t i = 0; i < array.size(); ++i) {
-    storeElement(dtype, array[i].stored(dtype), bytes.data() + i * sizeOf(dtype));
-  }
-  return bytes;
-}
-
 /// How an operand is read over the space: broadcast, or by single elements where it does not broadcast.
 Layout operandLayout(const ir::Tensor* t, const Shape& space) {
   if (t == nullptr) return {};
@@ -161,6 +145,22 @@ Bytes evaluateReduction(const ir::Op& op, const std::vector<Bytes>& operands) {
 }
 
 }  // namespace
+
+Array arrayOf(const ir::TensorType& type, const Bytes& bytes) {
+  Array array(type.dtype, type.shape);
+  const int64_t size = sizeOf(type.dtype);
+  for (int64_t i = 0; i < array.size(); ++i)
+    array[i] = Number(type.dtype, loadElement(type.dtype, bytes.data() + i * size));
+  return array;
+}
+
+Bytes bytesOf(const Array& array, DType dtype) {
+  Bytes bytes(static_cast<size_t>(array.size() * sizeOf(dtype)));
+  for (int64_t i = 0; i < array.size(); ++i) {
+    storeElement(dtype, array[i].stored(dtype), bytes.data() + i * sizeOf(dtype));
+  }
+  return bytes;
+}
 
 std::vector<Bytes> evaluate(const ir::Op& op, const std::vector<Bytes>& operands) {
   const ir::OpDef& def = op.def();

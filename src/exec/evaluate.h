@@ -9,6 +9,10 @@ namespace popxl::exec {
 
 using Bytes = std::vector<std::byte>;
 
+/// The values of a dense tensor, and their memory, each rounded to the dtype.
+ir::Array arrayOf(const ir::TensorType& type, const Bytes& bytes);
+Bytes bytesOf(const ir::Array& array, DType dtype);
+
 /// The results of one op by its definition: its arithmetic, reduction or reference loop in float64, each
 /// result rounded to its dtype once. Operands and results are dense in row-major order; an absent operand is
 /// empty.

@@ -1,11 +1,11 @@
 #include "exec/executor.h"
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <exception>
+#include <mutex>
 
-#include "base/element.h"
-#include "exec/print_tensor.h"
-#include "kernels/copy.h"
+#include "kernels/parallel.h"
 
 namespace popxl::exec {
 
@@ -13,162 +13,168 @@ using compile::Code;
 using compile::Instruction;
 
 Executor::Executor(const compile::Program& program) : program_(program) {
-  size_t most = 0;
-  const auto count = [&](const Code& code) {
-    for (const Instruction& i : code.instructions) {
-      if (const auto* k = std::get_if<compile::RunKernel>(&i.what)) most = std::max(most, k->operands.size());
-    }
-  };
-  for (const Code& code : program.codes) count(code);
-  count(program.preparation);
-  operands_.resize(most);
+  for (const Code& code : program.codes) {
+    prints_ =
+        prints_ || std::any_of(code.instructions.begin(), code.instructions.end(), [](const Instruction& i) {
+          return std::holds_alternative<compile::RunPrint>(i.what);
+        });
+  }
 }
 
-void Executor::prepare(std::byte* frame, std::byte* variables) {
-  variables_ = variables;
-  for (const Instruction& i : program_.preparation.instructions) execute(i, frame, nullptr);
+void Executor::setRecorder(Recorder* recorder) {
+  recorder_ = recorder;
+  for (Worker& worker : workers_) worker.setRecorder(recorder);
 }
 
-void Executor::run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
-                   std::span<StreamCursor> streams, int64_t replica, int64_t replicas) {
-  variables_ = variables;
-  remote_ = &remote;
-  streams_ = streams;
-  replica_ = replica;
-  replicas_ = replicas;
-  if (recorder_ != nullptr) recorder_->beginRun(replica);
-  runCode(program_.main(), frame, nullptr);
+void Executor::begin(const Memory& memory) {
+  memory_ = memory;
+  while (workers_.size() < memory.frames.size()) workers_.emplace_back(program_);
+  for (Worker& worker : workers_) worker.setRecorder(recorder_);
+  from_.resize(memory.lanes.size());
+  to_.resize(memory.lanes.size());
+  values_.resize(memory.lanes.size());
+}
+
+void Executor::prepare(const Memory& memory) {
+  begin(memory);
+  const Code& shared = program_.sharedPreparation;
+  Recorder* recorder = recorder_;  // knows the instructions of runs alone
+  setRecorder(nullptr);
+  if (!shared.instructions.empty()) {
+    workers_.front().run(shared, 0, shared.instructions.size(), frameOf(memory_.lanes.front(), {}));
+  }
+  runInStep(program_.preparation, {});
+  setRecorder(recorder);
+}
+
+void Executor::run(const Memory& memory) {
+  begin(memory);
+  if (recorder_ != nullptr) recorder_->beginRun();
+  runInStep(program_.main(), {});
   if (recorder_ != nullptr) recorder_->endRun();
 }
 
-void Executor::runCode(const Code& code, std::byte* frame, std::byte* const* arguments) {
-  if (recorder_ != nullptr) return runRecorded(code, frame, arguments);
-  for (const Instruction& i : code.instructions) execute(i, frame, arguments);
+Frame Executor::frameOf(const Lane& lane, const InStep& step) const {
+  Frame frame;
+  frame.work = memory_.frames.front();
+  frame.own = lane.frame + step.frame;
+  frame.arguments = step.table < 0 ? nullptr : tableOf(lane, step);
+  frame.variables = lane.variables;
+  frame.shared = memory_.shared;
+  return frame;
 }
 
-void Executor::runRecorded(const Code& code, std::byte* frame, std::byte* const* arguments) {
-  for (size_t i = 0; i < code.instructions.size(); ++i) {
-    const Recorder::Mark mark = recorder_->start();
-    execute(code.instructions[i], frame, arguments);
-    recorder_->stop(code, i, mark);
+std::byte** Executor::tableOf(const Lane& lane, const InStep& step) const {
+  return reinterpret_cast<std::byte**>(lane.frame + step.table);
+}
+
+void Executor::runInStep(const Code& code, const InStep& step) {
+  size_t begin = 0;
+  for (const int32_t cut : code.cuts) {
+    const auto at = static_cast<size_t>(cut);
+    runSegment(code, begin, at, step);
+    if (recorder_ == nullptr) {
+      runCut(code.instructions[at], step);
+    } else {
+      const Recorder::Mark mark = recorder_->start(0);
+      runCut(code.instructions[at], step);
+      recorder_->stop(code, at, mark);
+    }
+    begin = at + 1;
   }
+  runSegment(code, begin, code.instructions.size(), step);
 }
 
-void Executor::execute(const Instruction& instruction, std::byte* frame, std::byte* const* arguments) {
-  const auto& what = instruction.what;
-  if (const auto* kernel = std::get_if<compile::RunKernel>(&what)) {
-    runKernel(*kernel, frame, arguments);
-  } else if (const auto* call = std::get_if<compile::RunCall>(&what)) {
-    runCall(*call, frame, arguments);
-  } else if (const auto* repeat = std::get_if<compile::RunRepeat>(&what)) {
-    runRepeat(*repeat, *instruction.ops.front(), frame, arguments);
-  } else if (const auto* conditional = std::get_if<compile::RunConditional>(&what)) {
-    const bool taken = *pointer(conditional->condition, frame, arguments) != std::byte{0};
-    runCall(taken ? conditional->then : conditional->otherwise, frame, arguments);
-  } else if (const auto* load = std::get_if<compile::RunHostLoad>(&what)) {
-    const std::byte* from = nextEntry(load->stream, *instruction.ops.front());
-    kernels::copyBytes(from, pointer(load->to, frame, arguments), load->bytes, kernels::After::kRead);
-  } else if (const auto* store = std::get_if<compile::RunHostStore>(&what)) {
-    std::byte* to = nextEntry(store->stream, *instruction.ops.front());
-    kernels::copyBytes(pointer(store->from, frame, arguments), to, store->bytes, kernels::After::kLeft);
-  } else if (const auto* remote = std::get_if<compile::RunRemote>(&what)) {
-    runRemote(*remote, *instruction.ops.front(), frame, arguments);
+/// Instructions between two cuts, for all replicas. Of several that fail the first one's error is thrown.
+void Executor::runSegment(const Code& code, size_t begin, size_t end, const InStep& step) {
+  if (begin == end) return;
+  const size_t lanes = memory_.lanes.size();
+  const auto runOne = [&](size_t worker, size_t lane) {
+    Frame frame = frameOf(memory_.lanes[lane], step);
+    frame.work = memory_.frames[worker];
+    workers_[worker].enter(memory_.lanes[lane], static_cast<int64_t>(lane), static_cast<int64_t>(lanes));
+    workers_[worker].run(code, begin, end, frame);
+  };
+  // Prints come in the order of the replicas, and times are those of one replica at a time.
+  const size_t workers = prints_ || recorder_ != nullptr ? 1 : std::min(lanes, memory_.frames.size());
+  if (workers == 1) {
+    for (size_t lane = 0; lane < lanes; ++lane) runOne(0, lane);
+    return;
+  }
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  size_t failedLane = lanes;
+  std::exception_ptr error;
+  kernels::parallelFor(static_cast<int64_t>(workers), [&](int64_t worker) {
+    size_t lane = 0;
+    try {
+      while ((lane = next.fetch_add(1, std::memory_order_relaxed)) < lanes)
+        runOne(static_cast<size_t>(worker), lane);
+    } catch (...) {  // every replica before it has been taken by someone, who will finish it
+      const std::lock_guard<std::mutex> lock(mutex);
+      next.store(lanes, std::memory_order_relaxed);
+      if (lane < failedLane) {
+        failedLane = lane;
+        error = std::current_exception();
+      }
+    }
+  });
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+void Executor::runCut(const Instruction& instruction, const InStep& step) {
+  if (const auto* collective = std::get_if<compile::RunCollective>(&instruction.what)) {
+    runCollective(*collective, step);
+  } else if (const auto* call = std::get_if<compile::RunCall>(&instruction.what)) {
+    callInStep(*call, step);
+  } else if (const auto* repeat = std::get_if<compile::RunRepeat>(&instruction.what)) {
+    repeatInStep(*repeat, *instruction.ops.front(), step);
   } else {
-    printTensor(*instruction.ops.front(), pointer(std::get<compile::RunPrint>(what).from, frame, arguments));
+    const auto& conditional = std::get<compile::RunConditional>(instruction.what);
+    const int64_t taken = agreedValue(*instruction.ops.front(), step, [&](const Frame& frame) {
+      return int64_t{*frame.at(conditional.condition) != std::byte{0}};
+    });
+    callInStep(taken != 0 ? conditional.then : conditional.otherwise, step);
   }
 }
 
-void Executor::runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments) {
-  const size_t n = k.operands.size();
-  for (size_t i = 0; i < n; ++i) operands_[i] = pointer(k.operands[i], frame, arguments);
-  k.kernel->run({operands_.data(), n});
+void Executor::runCollective(const compile::RunCollective& collective, const InStep& step) {
+  for (size_t r = 0; r < memory_.lanes.size(); ++r) {
+    const Frame frame = frameOf(memory_.lanes[r], step);
+    from_[r] = frame.at(collective.from);
+    to_[r] = frame.at(collective.to);
+  }
+  collective.collective->run(from_, to_);
 }
 
-void Executor::runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments) {
-  auto** table = reinterpret_cast<std::byte**>(frame + call.table);
-  for (size_t i = 0; i < call.arguments.size(); ++i) table[i] = pointer(call.arguments[i], frame, arguments);
-  runCode(program_.codes[static_cast<size_t>(call.code)], frame + call.frame, table);
+void Executor::callInStep(const compile::RunCall& call, const InStep& step) {
+  const InStep callee{step.frame + call.frame, step.frame + call.table};
+  for (const Lane& lane : memory_.lanes) passArguments(call, frameOf(lane, step), tableOf(lane, callee));
+  runInStep(program_.codes[static_cast<size_t>(call.code)], callee);
 }
 
-namespace {
-
-int64_t integerAt(const std::byte* p, DType type) {
-  const uint64_t value = loadElement(type, p).integer;
-  if (!isSigned(type) && value > uint64_t{INT64_MAX}) return INT64_MAX;  // no buffer has such an entry
-  return static_cast<int64_t>(value);
-}
-
-}  // namespace
-
-/// Tells iteration k, on a slice, where its inputs and outputs lie.
-void Executor::placeIteration(const compile::RunRepeat& repeat, int64_t k, int64_t slice, std::byte** table,
-                              std::byte* frame, std::byte* const* arguments) const {
-  const size_t inputs = repeat.inputs.size(), carried = repeat.carried.size();
-  const bool writesFinal = (repeat.hasFixedCount() ? repeat.count - 1 - k : k) % 2 == 0;
-  for (size_t i = 0; i < carried; ++i) {
-    std::byte* final = pointer(repeat.carried[i].final, frame, arguments);
-    std::byte* other = pointer(repeat.carried[i].other, frame, arguments);
-    table[i] = k == 0 ? pointer(repeat.inputs[i], frame, arguments) : writesFinal ? other : final;
-    table[inputs + i] = writesFinal ? final : other;
-  }
-  for (size_t i = carried; i < inputs; ++i) {
-    table[i] = pointer(repeat.inputs[i], frame, arguments) + repeat.slices[i] * slice;
-  }
-  for (size_t i = 0; i < repeat.stacks.size(); ++i) {
-    const auto& [first, bytes, needed] = repeat.stacks[i];
-    table[inputs + carried + i] = pointer(first, frame, arguments) + (needed ? bytes * slice : 0);
-  }
-  for (const auto& fresh : repeat.fresh) {
-    std::byte* to = pointer(fresh.to, frame, arguments);
-    std::memcpy(to, table[fresh.input], static_cast<size_t>(fresh.bytes));
-    table[fresh.input] = to;
-  }
-}
-
-/// After a number of iterations that the program decided: carried values to where they end, zeros to the
-/// slices of iterations that did not run.
-void Executor::settleRepeat(const compile::RunRepeat& repeat, int64_t done, std::byte* frame,
-                            std::byte* const* arguments) const {
-  for (size_t i = 0; i < repeat.carried.size() && done % 2 == 0; ++i) {
-    const auto& [final, other, bytes] = repeat.carried[i];
-    const compile::Address& last = done == 0 ? repeat.inputs[i] : other;
-    std::memcpy(pointer(final, frame, arguments), pointer(last, frame, arguments),
-                static_cast<size_t>(bytes));
-  }
-  for (const auto& [first, bytes, needed] : repeat.stacks) {
-    std::byte* memory = pointer(first, frame, arguments);
-    if (!needed || memory == nullptr) continue;
-    std::memset(memory + bytes * done, 0, static_cast<size_t>(bytes * (repeat.count - done)));
-  }
-}
-
-void Executor::runRepeat(const compile::RunRepeat& repeat, const ir::Op& op, std::byte* frame,
-                         std::byte* const* arguments) {
-  auto** table = reinterpret_cast<std::byte**>(frame + repeat.table);
-  int64_t count = repeat.count;
-  if (repeat.trips.base != compile::Address::Base::kNone) {
-    count = tripCount(op, integerAt(pointer(repeat.trips, frame, arguments), repeat.tripsType));
-  }
+void Executor::repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, const InStep& step) {
+  const InStep body{step.frame + repeat.frame, step.frame + repeat.table};
+  const int64_t count =
+      agreedValue(op, step, [&](const Frame& frame) { return iterationsOf(repeat, op, frame); });
   int64_t done = 0;
   for (; done < count; ++done) {
-    placeIteration(repeat, done, repeat.reverse ? count - 1 - done : done, table, frame, arguments);
-    if (repeat.whileTrue && *table[0] == std::byte{0}) break;
-    runCode(program_.codes[static_cast<size_t>(repeat.code)], frame + repeat.frame, table);
+    const int64_t slice = repeat.reverse ? count - 1 - done : done;
+    for (const Lane& lane : memory_.lanes)
+      placeIteration(repeat, done, slice, frameOf(lane, step), tableOf(lane, body));
+    const auto goesOn = [](const Frame& frame) { return int64_t{*frame.arguments[0] != std::byte{0}}; };
+    if (repeat.whileTrue && agreedValue(op, body, goesOn) == 0) break;
+    runInStep(program_.codes[static_cast<size_t>(repeat.code)], body);
   }
-  if (!repeat.hasFixedCount()) settleRepeat(repeat, done, frame, arguments);
+  if (repeat.hasFixedCount()) return;
+  for (const Lane& lane : memory_.lanes) settleRepeat(repeat, done, frameOf(lane, step));
 }
 
-void Executor::runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
-                         std::byte* const* arguments) {
-  const int64_t index = integerAt(pointer(remote.entry, frame, arguments), remote.entryType);
-  std::byte* entry = remote_->entry(remote.buffer, index, op);
-  std::byte* data = pointer(remote.data, frame, arguments);
-  std::memcpy(remote.stores ? entry : data, remote.stores ? data : entry, static_cast<size_t>(remote.bytes));
-}
-
-std::byte* Executor::nextEntry(int32_t stream, const ir::Op& op) {
-  const auto i = static_cast<size_t>(stream);
-  return streams_[i].take(program_.streams[i], op, replica_, replicas_);
+/// What `value` gives for the frame of every replica. Error(kValue) where they differ.
+template <typename Value>
+int64_t Executor::agreedValue(const ir::Op& op, const InStep& step, const Value& value) {
+  for (size_t r = 0; r < memory_.lanes.size(); ++r) values_[r] = value(frameOf(memory_.lanes[r], step));
+  return agreed(op, values_);
 }
 
 }  // namespace popxl::exec

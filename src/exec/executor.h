@@ -4,59 +4,49 @@
 #include <vector>
 
 #include "compile/program.h"
-#include "exec/engine.h"
+#include "exec/worker.h"
 
 namespace popxl::exec {
 
-/// Runs a Program on one replica's memory. Allocates nothing after construction, unless it is recorded.
+/// Runs a Program on all replicas in lock step: from one collective to the next the replicas are work items
+/// for the threads, each of which has one frame; a collective is done for all replicas at once. Nothing
+/// waits for another replica, so that any number of them run on one core. Allocates nothing after the first
+/// run, unless it is recorded.
 class Executor final : public Engine {
  public:
   explicit Executor(const compile::Program& program);
 
-  void prepare(std::byte* frame, std::byte* variables) override;
-  void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
-           std::span<StreamCursor> streams, int64_t replica, int64_t replicas) override;
+  void prepare(const Memory& memory) override;
+  void run(const Memory& memory) override;
 
   bool hasInstructions() const override { return true; }
-  void setRecorder(Recorder* recorder) override { recorder_ = recorder; }
+  void setRecorder(Recorder* recorder) override;
 
  private:
-  void runCode(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
-  void runRecorded(const compile::Code& code, std::byte* frame, std::byte* const* arguments);
-  void execute(const compile::Instruction& instruction, std::byte* frame, std::byte* const* arguments);
-  void runKernel(const compile::RunKernel& k, std::byte* frame, std::byte* const* arguments);
-  void runCall(const compile::RunCall& call, std::byte* frame, std::byte* const* arguments);
-  void runRepeat(const compile::RunRepeat& repeat, const ir::Op& op, std::byte* frame,
-                 std::byte* const* arguments);
-  void placeIteration(const compile::RunRepeat& repeat, int64_t k, int64_t slice, std::byte** table,
-                      std::byte* frame, std::byte* const* arguments) const;
-  void settleRepeat(const compile::RunRepeat& repeat, int64_t done, std::byte* frame,
-                    std::byte* const* arguments) const;
-  void runRemote(const compile::RunRemote& remote, const ir::Op& op, std::byte* frame,
-                 std::byte* const* arguments);
-  std::byte* nextEntry(int32_t stream, const ir::Op& op);
-  std::byte* pointer(const compile::Address& a, std::byte* frame, std::byte* const* arguments) const {
-    switch (a.base) {
-      case compile::Address::Base::kFrame:
-        return frame + a.offset;
-      case compile::Address::Base::kVariable:
-        return variables_ + a.offset;
-      case compile::Address::Base::kArgument:
-        return arguments[a.index] + a.offset;
-      case compile::Address::Base::kConstant:
-        return const_cast<std::byte*>(a.pointer) + a.offset;
-      case compile::Address::Base::kNone:
-        break;
-    }
-    return nullptr;
-  }
+  /// A graph that the replicas run in lock step: its frame and the table of its arguments, as offsets in the
+  /// replica's own frame. The main graph has no arguments.
+  struct InStep {
+    int64_t frame = 0;
+    int64_t table = -1;
+  };
+  Frame frameOf(const Lane& lane, const InStep& step) const;
+  std::byte** tableOf(const Lane& lane, const InStep& step) const;
+  void begin(const Memory& memory);
+  void runInStep(const compile::Code& code, const InStep& step);
+  void runSegment(const compile::Code& code, size_t begin, size_t end, const InStep& step);
+  void runCut(const compile::Instruction& instruction, const InStep& step);
+  void runCollective(const compile::RunCollective& collective, const InStep& step);
+  void callInStep(const compile::RunCall& call, const InStep& step);
+  void repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, const InStep& step);
+  template <typename Value>
+  int64_t agreedValue(const ir::Op& op, const InStep& step, const Value& value);
 
   const compile::Program& program_;
-  std::vector<std::byte*> operands_;  // of the kernel that runs; sized for the one with most
-  std::byte* variables_ = nullptr;
-  const RemoteMemory* remote_ = nullptr;
-  std::span<StreamCursor> streams_;
-  int64_t replica_ = 0, replicas_ = 1;
+  bool prints_ = false;
+  std::vector<Worker> workers_;        // one for each frame
+  std::vector<std::byte*> from_, to_;  // of a collective, by replica
+  std::vector<int64_t> values_;        // of a condition or trip count, by replica
+  Memory memory_;
   Recorder* recorder_ = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,8 +18,9 @@ class Interpreter final : public Engine {
  public:
   explicit Interpreter(const compile::Program& program) : program_(program) {}
 
-  void run(std::byte* frame, std::byte* variables, const RemoteMemory& remote,
-           std::span<StreamCursor> streams, int64_t replica, int64_t replicas) override;
+  void run(const Memory& memory) override;
+  /// The condition of a conditional on each of so many replicas, where it follows from constants alone.
+  std::optional<std::vector<int64_t>> knownCondition(const ir::Op& conditional, size_t replicas);
 
  private:
   /// A tensor as places in a memory: tensors that share memory share places.
@@ -26,19 +28,34 @@ class Interpreter final : public Engine {
     std::shared_ptr<std::byte[]> memory;
     std::vector<int64_t> at;  ///< the element of the memory at each position
   };
-  using Frame = std::unordered_map<const ir::Tensor*, Cells>;
+  /// The tensors that a replica has made in a graph.
+  struct Frame {
+    Lane* lane;
+    int64_t replica;
+    std::unordered_map<const ir::Tensor*, Cells> cells;
+  };
+  using Frames = std::vector<Frame>;  ///< of the replicas that run a graph
 
-  void runGraph(const ir::Graph& graph, Frame& frame);
+  void runGraph(const ir::Graph& graph, Frames& frames);
   void runOp(const ir::Op& op, Frame& frame);
   void runView(const ir::Op& op, Frame& frame);
   void runCompute(const ir::Op& op, Frame& frame);
-  void runCall(const ir::Op& op, Frame& frame);
-  void runRepeat(const ir::Op& op, Frame& frame);
-  void runConditional(const ir::Op& op, Frame& frame);
-  std::vector<Cells> iterationInputs(const ir::Op& op, const ir::Loop& loop, const std::vector<Bytes>& values,
-                                     int64_t slice, Frame& frame) const;
-  std::vector<Bytes> runCallee(const ir::Graph& graph, const std::vector<Cells>& inputs);
-  std::byte* nextEntry(const ir::Op& op);
+  // Ops that all replicas run together, op by op: each sees the others at a collective.
+  bool runTogether(const ir::Op& op, Frames& frames);
+  void runCollective(const ir::Op& op, Frames& frames);
+  void runCall(const ir::Op& op, Frames& frames);
+  void runRepeat(const ir::Op& op, Frames& frames);
+  void iterate(const ir::Op& op, const ir::Loop& loop, int64_t count, Frames& frames,
+               std::vector<std::vector<Bytes>>& values, std::vector<std::vector<Bytes>>& stacks);
+  void runConditional(const ir::Op& op, Frames& frames);
+  void runBranch(const ir::Op& op, bool isThen, Frames& frames);
+  using Inputs = std::vector<Cells>;
+  Inputs iterationInputs(const ir::Op& op, const ir::Loop& loop, const std::vector<Bytes>& values,
+                         int64_t slice, Frame& frame) const;
+  /// Results of a graph for each replica, given its inputs.
+  std::vector<std::vector<Bytes>> runCallee(const ir::Graph& graph, const Frames& callers,
+                                            const std::vector<Inputs>& inputs);
+  std::byte* nextEntry(const ir::Op& op, Frame& frame);
   std::byte* remoteEntry(const ir::Op& op, Frame& frame) const;
   /// Makes result i: the memory of the operand that the op writes in place, else memory of its own.
   void give(const ir::Op& op, size_t i, const Bytes& values, Frame& frame) const;
@@ -51,10 +68,12 @@ class Interpreter final : public Engine {
 
   const compile::Program& program_;
   std::unordered_map<const ir::Graph*, std::vector<ir::Op*>> schedules_;
-  std::byte* variables_ = nullptr;
-  const RemoteMemory* remote_ = nullptr;
-  std::span<StreamCursor> streams_;
-  int64_t replica_ = 0, replicas_ = 1;
+  std::byte* shared_ = nullptr;
+  size_t replicas_ = 1;
 };
+
+/// Error(kValue) for a conditional around a collective whose condition, by constants alone, is not the same
+/// on all replicas.
+void checkConditions(const compile::Program& program);
 
 }  // namespace popxl::exec

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "exec/remote_memory.h"
+#include "kernels/parallel.h"
 
 namespace popxl {
 namespace exec {
@@ -43,10 +44,12 @@ void addPeak(const compile::Program& program, const compile::Code& code, MemoryR
 
 }  // namespace
 
+int64_t workersFor(int64_t replicas) { return std::min<int64_t>(replicas, kernels::threadCount()); }
+
 MemoryReport memoryOf(const compile::Program& program, int64_t replicas) {
   MemoryReport report;
-  report.frameBytes = program.main().frameBytes;
-  report.variableBytes = program.variableBytes * replicas;
+  report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas;
+  report.variableBytes = program.variableBytes * replicas + program.sharedBytes;
   report.constantBytes = program.constantBytes;
   report.remoteBytes = RemoteMemory::bytesOf(program) * replicas;
   report.liveLowerBound = program.main().liveLowerBound;

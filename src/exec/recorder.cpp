@@ -40,19 +40,18 @@ Recorder::Recorder(const compile::Program& program)
   for (const compile::Code& code : program.codes) totals_.emplace_back(code.instructions.size());
 }
 
-void Recorder::beginRun(int64_t replica) {
-  replica_ = static_cast<int32_t>(replica);
+void Recorder::beginRun() {
   inner_ = 0;
   runStart_ = now();
 }
 
 void Recorder::endRun() {
   runTime_ += now() - runStart_;
-  if (replica_ == 0) ++runs_;
+  ++runs_;
 }
 
-Recorder::Mark Recorder::start() {
-  const Mark mark{now(), inner_};
+Recorder::Mark Recorder::start(int64_t replica) {
+  const Mark mark{now(), inner_, static_cast<int32_t>(replica)};
   inner_ = 0;
   return mark;
 }
@@ -67,7 +66,7 @@ void Recorder::stop(const compile::Code& code, size_t instruction, Mark mark) {
   inner_ = mark.inner + length;
   if (slices_.size() < kMaxSlices) {
     slices_.push_back(
-        {static_cast<int32_t>(index), static_cast<int32_t>(instruction), replica_, mark.time, length});
+        {static_cast<int32_t>(index), static_cast<int32_t>(instruction), mark.replica, mark.time, length});
   } else {
     ++slicesLeftOut_;
   }

@@ -16,10 +16,11 @@ class Recorder {
   /// What start() hands to stop().
   struct Mark {
     int64_t time, inner;
+    int32_t replica;
   };
-  void beginRun(int64_t replica);
+  void beginRun();
   void endRun();
-  Mark start();
+  Mark start(int64_t replica);
   void stop(const compile::Code& code, size_t instruction, Mark mark);
 
   Profile profile(const MachinePeaks& peaks) const;
@@ -44,7 +45,6 @@ class Recorder {
   int64_t slicesLeftOut_ = 0;
   int64_t inner_ = 0;  // time of the instructions so far of the graph that runs
   int64_t runs_ = 0, runTime_ = 0, runStart_ = 0;
-  int32_t replica_ = 0;
 };
 
 }  // namespace popxl::exec

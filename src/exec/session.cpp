@@ -52,6 +52,7 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir
     program_ = compile::prepare(*ir_);
     engine_ = std::make_unique<Interpreter>(*program_);
   }
+  checkConditions(*program_);
   ir_->markSessionMade();
   replicas_ = ir_->instanceReplicationFactor();
   cursors_.resize(program_->streams.size());
@@ -64,53 +65,94 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir
 void Session::attach() {
   const std::unique_lock<std::mutex> lock = use(running_);
   if (attached()) return;
-  for (int64_t r = static_cast<int64_t>(variables_.size()); r < replicas_; ++r) {
-    variables_.emplace_back(program_->variableBytes);
-    remote_.emplace_back(*program_);
+  const compile::Code& main = program_->main();
+  if (variables_ == nullptr) {
+    variables_ = std::make_unique<Arena>(program_->variableBytes * replicas_ + program_->sharedBytes);
+    for (int64_t r = 0; r < replicas_; ++r) remote_.emplace_back(*program_);
+    lanes_.resize(static_cast<size_t>(replicas_));
   }
-  frame_ = std::make_unique<Arena>(program_->main().frameBytes);
+  const int64_t workers = workersFor(replicas_);
+  frames_ = std::make_unique<Arena>(main.frameBytes * workers + main.laneBytes * replicas_);
+  for (int64_t w = 0; w < workers; ++w) workerFrames_.push_back(frames_->base() + w * main.frameBytes);
+  for (int64_t r = 0; r < replicas_; ++r) {
+    Lane& lane = lanes_[static_cast<size_t>(r)];
+    lane.variables = variables_->base() + r * program_->variableBytes;
+    lane.frame = frames_->base() + workers * main.frameBytes + r * main.laneBytes;
+    lane.remote = &remote_[static_cast<size_t>(r)];
+  }
 }
 
 void Session::detach() {
   const std::unique_lock<std::mutex> lock = use(running_);
-  frame_.reset();
+  frames_.reset();
+  workerFrames_.clear();
 }
+
+Memory Session::memoryOfRun() { return {lanes_, workerFrames_, shared()}; }
+
+namespace {
+
+/// The shard of a sharded variable that a replica has; 0 of others.
+int64_t shardOf(const ir::Tensor& variable, int64_t replica) {
+  const std::vector<int32_t>& shards = variable.settings().shardOf;
+  return shards.empty() ? 0 : shards[static_cast<size_t>(replica) % shards.size()];
+}
+
+}  // namespace
 
 int64_t Session::rowOf(const ir::Tensor& variable, int64_t replica) const {
   const auto& groups = variable.settings().groupOf;
   return groups.empty() ? 0 : groups[static_cast<size_t>(replica) % groups.size()];
 }
 
-/// Shards go round the replicas of a group in order, several times when there are fewer than replicas.
-int64_t Session::shardOf(const compile::RemoteVariable& variable, int64_t replica) const {
-  const int64_t bytes = variable.tensor->type().bytes();
-  if (bytes <= variable.shardBytes) return 0;
-  int64_t place = 0;
-  for (int64_t r = 0; r < replica; ++r)
-    place += rowOf(*variable.tensor, r) == rowOf(*variable.tensor, replica);
-  return place % ((bytes + variable.shardBytes - 1) / variable.shardBytes);
+/// Whether the host keeps what each replica has, not only what the first of each group has.
+bool Session::keepsEach(const ir::Tensor& variable) const {
+  return variable.settings().retrieveAllReplicas && variable.settings().numGroups < replicas_;
+}
+
+/// The host's values of a variable for a replica: of its own, if they are known, else of its group.
+const std::byte* Session::hostValue(const ir::Tensor& variable, int64_t replica) const {
+  const int64_t bytes = variable.type().bytes();
+  if (const auto each = replicaValues_.find(variable.name()); each != replicaValues_.end())
+    return each->second.data() + replica * bytes;
+  const int64_t row = rowOf(variable, replica);
+  POPXL_ASSERT((row + 1) * bytes <= variable.data()->size, "row {} of {}", row, variable.id());
+  return variable.data()->bytes + row * bytes;
+}
+
+/// Forgets values of replicas where the host's value of their group has been written since.
+void Session::dropOldValues() {
+  std::erase_if(replicaValues_, [&](const auto& known) {
+    const ir::Tensor& own = *ir_->mainGraph().find(known.first);
+    const int64_t bytes = own.type().bytes();
+    std::vector<bool> seen(static_cast<size_t>(own.settings().numGroups), false);
+    for (int64_t r = 0; r < replicas_; ++r) {
+      const int64_t row = rowOf(own, r);
+      if (seen[static_cast<size_t>(row)]) continue;
+      seen[static_cast<size_t>(row)] = true;
+      const std::byte* first = known.second.data() + r * bytes;
+      if (!std::equal(first, first + bytes, own.data()->bytes + row * bytes)) return true;
+    }
+    return false;
+  });
 }
 
 void Session::weightsFromHost() {
   const std::unique_lock<std::mutex> lock = use(running_);
   if (!attached())
     fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
-  for (const auto& [t, offset] : program_->variableOffsets) {
+  dropOldValues();
+  for (const auto& [t, place] : program_->variablePlaces) {
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
-    const int64_t bytes = t->type().bytes();
-    for (int64_t r = 0; r < replicas_; ++r) {
-      const int64_t row = rowOf(*own, r);
-      POPXL_ASSERT((row + 1) * bytes <= own->data()->size, "row {} of {}", row, t->id());
-      std::memcpy(variables_[static_cast<size_t>(r)].base() + offset, own->data()->bytes + row * bytes,
-                  static_cast<size_t>(bytes));
+    for (int64_t r = 0; r < (place.shared ? 1 : replicas_); ++r) {
+      std::byte* to = place.shared ? shared() : lanes_[static_cast<size_t>(r)].variables;
+      std::memcpy(to + place.offset, hostValue(*own, r), static_cast<size_t>(t->type().bytes()));
     }
   }
   for (const compile::RemoteVariable& v : program_->remoteVariables) {
     const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
-    for (int64_t r = 0; r < replicas_; ++r) {
-      const std::byte* row = own->data()->bytes + rowOf(*own, r) * v.tensor->type().bytes();
-      remote_[static_cast<size_t>(r)].read(v, shardOf(v, r), row);
-    }
+    for (int64_t r = 0; r < replicas_; ++r)
+      remote_[static_cast<size_t>(r)].read(v, shardOf(*own, r), hostValue(*own, r));
   }
   failed_ = false;
   prepared_ = false;
@@ -118,7 +160,7 @@ void Session::weightsFromHost() {
 
 /// Brings what only fixed variables and constants determine up to date.
 void Session::prepare() {
-  for (Arena& variables : variables_) engine_->prepare(frame_->base(), variables.base());
+  engine_->prepare(memoryOfRun());
   prepared_ = true;
 }
 
@@ -127,22 +169,47 @@ void Session::weightsToHost() {
   if (!attached())
     fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
   if (failed_) return;  // the host keeps the last good values
-  for (const auto& [t, offset] : program_->variableOffsets) {
+  for (const auto& [t, place] : program_->variablePlaces) {
+    if (place.shared) continue;  // never written
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
     const int64_t bytes = t->type().bytes();
+    const auto value = [&](int64_t r) { return lanes_[static_cast<size_t>(r)].variables + place.offset; };
     for (int64_t r = replicas_; r-- > 0;) {  // the first replica of a group speaks for it
-      const int64_t row = rowOf(*own, r);
-      std::memcpy(own->data()->bytes + row * bytes, variables_[static_cast<size_t>(r)].base() + offset,
-                  static_cast<size_t>(bytes));
+      std::memcpy(own->data()->bytes + rowOf(*own, r) * bytes, value(r), static_cast<size_t>(bytes));
     }
+    if (!keepsEach(*own)) continue;
+    auto& each = replicaValues_[own->name()];
+    each.resize(static_cast<size_t>(bytes * replicas_));
+    for (int64_t r = 0; r < replicas_; ++r)
+      std::memcpy(each.data() + r * bytes, value(r), static_cast<size_t>(bytes));
   }
-  for (const compile::RemoteVariable& v : program_->remoteVariables) {
-    const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
-    for (int64_t r = replicas_; r-- > 0;) {
-      std::byte* row = own->data()->bytes + rowOf(*own, r) * v.tensor->type().bytes();
-      remote_[static_cast<size_t>(r)].write(v, shardOf(v, r), row);
+  for (const compile::RemoteVariable& v : program_->remoteVariables) remoteToHost(v);
+}
+
+void Session::remoteToHost(const compile::RemoteVariable& v) {
+  const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+  const int64_t bytes = v.tensor->type().bytes();
+  for (int64_t r = replicas_; r-- > 0;) {
+    std::byte* row = own->data()->bytes + rowOf(*own, r) * bytes;
+    remote_[static_cast<size_t>(r)].write(v, shardOf(*own, r), row);
+  }
+  if (!keepsEach(*own)) return;
+  auto& each = replicaValues_[own->name()];
+  each.resize(static_cast<size_t>(bytes * replicas_));
+  const auto fill = [&](int64_t from, int64_t to) {
+    remote_[static_cast<size_t>(from)].write(v, shardOf(*own, from), each.data() + to * bytes);
+  };
+  for (int64_t r = 0; r < replicas_; ++r) {  // other shards from the replicas of its group, then its own
+    for (int64_t other = replicas_; other-- > 0;) {
+      if (!own->settings().shardOf.empty() && rowOf(*own, other) == rowOf(*own, r)) fill(other, r);
     }
+    fill(r, r);
   }
+}
+
+std::optional<std::vector<std::byte>> Session::replicaValues(const ir::Tensor& variable) const {
+  const auto each = replicaValues_.find(variable.name());
+  return each == replicaValues_.end() ? std::nullopt : std::optional(each->second);
 }
 
 void Session::setCursors(std::span<const StreamBuffer> buffers) {
@@ -173,11 +240,8 @@ void Session::run(std::span<const StreamBuffer> buffers) {
   setCursors(buffers);
   if (!prepared_) prepare();
   failed_ = true;
-  for (int64_t r = 0; r < replicas_; ++r) {
-    for (StreamCursor& cursor : cursors_) cursor.next = 0;
-    const auto i = static_cast<size_t>(r);
-    engine_->run(frame_->base(), variables_[i].base(), remote_[i], cursors_, r, replicas_);
-  }
+  for (Lane& lane : lanes_) lane.streams = cursors_;
+  engine_->run(memoryOfRun());
   failed_ = false;
 }
 
@@ -204,8 +268,9 @@ Profile Session::stopProfile() {
 MemoryReport Session::memory() const { return memoryOf(*program_, replicas_); }
 
 int64_t Session::touchedBytes() const {
-  int64_t bytes = program_->constantBytes + (frame_ == nullptr ? 0 : frame_->touchedBytes());
-  for (const Arena& a : variables_) bytes += a.touchedBytes();
+  int64_t bytes = program_->constantBytes;
+  for (const auto* arena : {frames_.get(), variables_.get()})
+    bytes += arena == nullptr ? 0 : arena->touchedBytes();
   for (const RemoteMemory& r : remote_) bytes += r.touchedBytes();
   return bytes;
 }

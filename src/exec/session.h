@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,13 +38,16 @@ class Session {
   /// nothing.
   void attach();
   void detach();
-  bool attached() const { return frame_ != nullptr; }
+  bool attached() const { return frames_ != nullptr; }
   /// Whether the last run failed half way, so that the variables are not to be trusted.
   bool failed() const { return failed_; }
 
   /// Variables from the Ir's host data to the session, and back. Error(kValue) when detached.
   void weightsFromHost();
   void weightsToHost();
+  /// Of a variable of the Ir that retrieves the values of all replicas, these values, one after another, as
+  /// they last came to the host. Nothing when none did, or they are those of the replicas' groups.
+  std::optional<std::vector<std::byte>> replicaValues(const ir::Tensor& variable) const;
 
   /// Runs the main graph once. Every stream that the program uses must have a buffer;
   /// others are ignored. On an Error while running, further runs are refused until weightsFromHost.
@@ -64,17 +68,25 @@ class Session {
  private:
   void setCursors(std::span<const StreamBuffer> buffers);
   int64_t rowOf(const ir::Tensor& variable, int64_t replica) const;
-  int64_t shardOf(const compile::RemoteVariable& variable, int64_t replica) const;
+  bool keepsEach(const ir::Tensor& variable) const;
+  const std::byte* hostValue(const ir::Tensor& variable, int64_t replica) const;
+  void dropOldValues();
+  void remoteToHost(const compile::RemoteVariable& variable);
   void prepare();
+  Memory memoryOfRun();
+  std::byte* shared() const { return variables_->base() + program_->variableBytes * replicas_; }
 
   std::shared_ptr<ir::Ir> ir_;
   std::shared_ptr<const compile::Program> program_;
   std::vector<bool> streamUsed_;
   std::vector<StreamCursor> cursors_;  // of the run, one per stream of the program
   int64_t replicas_;
-  std::unique_ptr<Arena> frame_;
-  std::vector<Arena> variables_;      // one per replica
+  std::unique_ptr<Arena> frames_;     // of the workers, then of the replicas
+  std::unique_ptr<Arena> variables_;  // of the replicas, then what they share
   std::vector<RemoteMemory> remote_;  // one per replica
+  std::vector<Lane> lanes_;
+  std::map<std::string, std::vector<std::byte>> replicaValues_;  // by variable, see replicaValues
+  std::vector<std::byte*> workerFrames_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Recorder> recorder_;  // while a profile is being taken
   MachinePeaks peaks_;

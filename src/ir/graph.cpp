@@ -297,6 +297,14 @@ void Graph::replaceAllUses(Tensor* from, Tensor* to) {
   std::replace(outputs_.begin(), outputs_.end(), from, to);
 }
 
+void Graph::swapResults(Op& a, size_t i, Op& b, size_t j) {
+  Tensor *&first = a.outputs_[i], *&second = b.outputs_[j];
+  POPXL_ASSERT(first->type() == second->type(), "{} and {} differ", first->id(), second->id());
+  std::swap(first, second);
+  std::swap(first->producer_, second->producer_);
+  std::swap(first->producerIndex_, second->producerIndex_);
+}
+
 void Graph::sortOps() {
   std::sort(ops_.begin(), ops_.end(), [](const Op* a, const Op* b) { return a->id() < b->id(); });
 }

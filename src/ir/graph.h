@@ -79,6 +79,8 @@ class Graph {
   void eraseImplicit(const std::vector<Tensor*>& operands);
   /// Every use of `from` becomes a use of `to`; graph outputs too.
   void replaceAllUses(Tensor* from, Tensor* to);
+  /// Makes result i of one op result j of another and the other way round; each keeps its name and uses.
+  static void swapResults(Op& a, size_t i, Op& b, size_t j);
   /// Puts ops() in the order of their ids (the parser makes ops in the order in which data flows).
   void sortOps();
 

@@ -8,6 +8,7 @@
 #include "ir/dtype_set.h"
 #include "ir/reference.h"
 #include "ir/types.h"
+#include "kernels/collective.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel.h"
 
@@ -74,6 +75,11 @@ using KernelFn = kernels::KernelPtr (*)(const KernelContext& ctx);
 /// One kernel for the op and an elementwise group over the positions of its result; its operands are those of
 /// the op's kernel, then the group's. Null where two kernels are better.
 using GroupKernelFn = kernels::KernelPtr (*)(const KernelContext& ctx, const kernels::ElementwiseSpec& group);
+
+/// What a collective does to the memory of all replicas, and what it means: the results of all replicas from
+/// the operands of all.
+using CollectiveFn = kernels::CollectivePtr (*)(const Op& op);
+using CollectiveReferenceFn = void (*)(const Op& op, std::span<const Array> in, std::span<Array> out);
 
 /// Ops the executor runs itself.
 enum class Structure : uint8_t {
@@ -147,6 +153,8 @@ struct OpDef {
   bool stridedOutputs = false;  ///< the kernel writes results of any strides
   bool joins = false;           ///< the result is the operands one after another on attribute "axis"
   Structure structure = Structure::kNone;
+  CollectiveFn collective = nullptr;  ///< with kCollective, which has one operand and one result
+  CollectiveReferenceFn collectiveReference = nullptr;
 
   std::string inplaceName() const { return std::string(name) + "_"; }
   int32_t attrIndex(std::string_view attr) const;  ///< -1 when there is none

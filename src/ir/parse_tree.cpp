@@ -181,7 +181,7 @@ class TreeParser {
     d.type = in_.type();
     if (in_.acceptWord("groups")) groups(d.settings);
     d.settings.retrieveAllReplicas = in_.acceptWord("retrieve_all");
-    if (in_.peek().isWord("remote") || in_.peek().isWord("remote_shards")) remote(d.settings);
+    if (in_.acceptWord("remote")) remote(d.settings);
     d.data = data(d, typeAt);
     d.loc = in_.location();
     g.declarations.push_back(std::move(d));
@@ -202,11 +202,18 @@ class TreeParser {
   }
 
   void remote(VariableSettings& settings) {
-    settings.sharded = in_.take().text == "remote_shards";
     in_.expect("(", "before the remote buffer");
     settings.remoteBuffer = in_.integer("the number of a remote buffer");
     in_.expect(",", "before the entry");
     settings.remoteEntry = in_.integer("the entry");
+    if (in_.accept(",")) {
+      in_.expectWord("shards");
+      const size_t at = in_.peek().at;
+      for (const int64_t shard : in_.integers()) {
+        if (shard < 0 || shard > (1 << 20)) in_.fail(at, fmt::format("there is no shard {}", shard));
+        settings.shardOf.push_back(static_cast<int32_t>(shard));
+      }
+    }
     in_.expect(")", "after the entry");
   }
 

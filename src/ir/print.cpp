@@ -171,8 +171,10 @@ class Printer {
     if (!s.groupOf.empty() || s.numGroups != 1)
       add(" groups({}: [{}])", s.numGroups, fmt::join(s.groupOf, ", "));
     if (s.retrieveAllReplicas) add(" retrieve_all");
-    if (s.remoteBuffer != 0 || s.remoteEntry != 0 || s.sharded) {
-      add(" {}({}, {})", s.sharded ? "remote_shards" : "remote", s.remoteBuffer, s.remoteEntry);
+    if (s.remoteBuffer != 0 || s.remoteEntry != 0) {
+      add(" remote({}, {}", s.remoteBuffer, s.remoteEntry);
+      if (!s.shardOf.empty()) add(", shards [{}]", fmt::join(s.shardOf, ", "));
+      add(")");
     }
     if (t.data() != nullptr) data(t);
     endLine(t.loc());

@@ -82,7 +82,8 @@ struct VariableSettings {
   bool retrieveAllReplicas = false;
   int64_t remoteBuffer = 0;  ///< id of the remote buffer that keeps the variable; 0: none
   int64_t remoteEntry = 0;
-  bool sharded = false;  ///< the buffer keeps shards, one a replica
+  /// Where the buffer keeps shards: which of them each replica has; else empty.
+  std::vector<int32_t> shardOf;
 };
 
 }  // namespace popxl::ir

@@ -53,6 +53,9 @@ class Case:
     peer: Union[str, Callable[..., Any], None] = None
     size: Optional[Sequence[Builder]] = None  #: Inputs for that table, where not `big` or elementwise.
     updates: bool = False  #: Whether the op writes its first input, a variable.
+    #: Above 1, replicas that each have their own inputs: those, and what the reference takes and gives, have a
+    #: first dimension for the replicas.
+    replicas: int = 1
     bad: Sequence[Bad] = ()
 
     @property

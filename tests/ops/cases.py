@@ -3,6 +3,7 @@
 from typing import Any, List
 
 from ops import (
+    cases_collectives,
     cases_control,
     cases_dense,
     cases_elementwise,
@@ -23,6 +24,7 @@ _MODULES: List[Any] = [
     cases_images,
     cases_updates,
     cases_control,
+    cases_collectives,
 ]
 
 CASES: List[Case] = [case for module in _MODULES for case in module.CASES]

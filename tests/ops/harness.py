@@ -11,6 +11,7 @@ import numpy as np
 import popxl
 from ops.case import Case
 from popxl import ops, transforms
+from popxl.context import get_current_context
 
 
 def as_list(value: Any) -> List[Any]:
@@ -22,14 +23,18 @@ def as_list(value: Any) -> List[Any]:
 def make_inputs(case: Case, arrays: Sequence[np.ndarray], transposed: bool = False) -> List[popxl.Tensor]:
     """Variables (or constants) for the arrays; `transposed`: as views of variables laid out the other way."""
     out = []
+    each = get_current_context().ir.replica_grouping(group_size=1)
     for i, array in enumerate(arrays):
         dtype = popxl.dtype.as_dtype(array.dtype)
         if i in case.constants:
             out.append(popxl.constant(array, dtype))
         elif transposed and array.ndim > 1 and not (case.updates and i == 0):
-            out.append(ops.transpose(popxl.variable(np.ascontiguousarray(array.T), dtype)))
+            first = 0 if case.replicas == 1 else 1
+            axes = [*range(first), *reversed(range(first, array.ndim))]
+            turned = np.ascontiguousarray(array.transpose(axes))
+            out.append(ops.transpose(popxl.variable(turned, dtype, replica_grouping=each)))
         else:
-            out.append(popxl.variable(array, dtype))
+            out.append(popxl.variable(array, dtype, replica_grouping=each))
     return out
 
 
@@ -61,7 +66,7 @@ def build(
     transposed: bool = False,
 ) -> Tuple[popxl.Ir, List[popxl.Tensor], List[popxl.DeviceToHostStream]]:
     """A program that calls the op and stores what it gives."""
-    ir = popxl.Ir()
+    ir = popxl.Ir(case.replicas)
     with ir.main_graph, popxl.in_sequence():
         outputs = as_list((call or case.call)(*make_inputs(case, arrays, transposed)))
         streams = store(outputs)
@@ -79,7 +84,7 @@ def evaluate_inplace(
     case: Case, arrays: Sequence[np.ndarray], reference: bool = False
 ) -> Tuple[List[np.ndarray], np.ndarray]:
     """What the in-place op gives, and what its first operand holds afterwards."""
-    ir = popxl.Ir()
+    ir = popxl.Ir(case.replicas)
     with ir.main_graph, popxl.in_sequence():
         first, *rest = make_inputs(case, arrays)
         # Another way to the same values, so that the variable itself stays as it is.
@@ -108,7 +113,7 @@ def gradients(
     case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray, reference: bool = False
 ) -> List[np.ndarray]:
     """Gradients of sum(cotangent * first output) with respect to `case.grad`, by autodiff."""
-    ir = popxl.Ir()
+    ir = popxl.Ir(case.replicas)
     with ir.main_graph:
         inputs = make_inputs(case, arrays)
         places = [i for i in range(len(inputs)) if i not in case.constants]
@@ -117,7 +122,8 @@ def gradients(
         wanted = [graph.inputs[places.index(i)] for i in case.grad]
         site = ops.call_with_info(graph, *passed)
         info = transforms.autodiff(graph, grads_provided=graph.outputs[:1], grads_required=wanted)
-        seed = popxl.constant(cotangent, graph.outputs[0].dtype)
+        each = ir.replica_grouping(group_size=1)
+        seed = popxl.variable(cotangent, graph.outputs[0].dtype, replica_grouping=each)
         grads = ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
         streams = store(grads)
     return run(ir, streams, reference)
@@ -127,7 +133,7 @@ def second_gradients(
     case: Case, arrays: Sequence[np.ndarray], cotangent: np.ndarray, weights: Sequence[np.ndarray]
 ) -> List[np.ndarray]:
     """Gradients of sum(weights * gradients(...)) with respect to `case.grad` and the cotangent."""
-    ir = popxl.Ir()
+    ir = popxl.Ir(case.replicas)
     with ir.main_graph:
         inputs = make_inputs(case, arrays)
         places = [i for i in range(len(inputs)) if i not in case.constants]
@@ -140,12 +146,14 @@ def second_gradients(
             site = ops.call_with_info(graph, *tensors)
             return ops.call(info.graph, seed, inputs_dict=info.inputs_dict(site))
 
-        passed = [popxl.variable(cotangent, popxl.float64), *(inputs[i] for i in places)]
+        each = ir.replica_grouping(group_size=1)
+        passed = [popxl.variable(cotangent, popxl.float64, replica_grouping=each)]
+        passed += [inputs[i] for i in places]
         graph = ir.create_graph(first, *passed)
         site = ops.call_with_info(graph, *passed)
         wanted = [*(graph.inputs[1 + places.index(i)] for i in case.grad), graph.inputs[0]]
         info = transforms.autodiff(graph, grads_provided=graph.outputs[: len(weights)], grads_required=wanted)
-        seeds = [popxl.constant(w, popxl.float64) for w in weights]
+        seeds = [popxl.variable(w, popxl.float64, replica_grouping=each) for w in weights]
         streams = store(ops.call(info.graph, *seeds, inputs_dict=info.inputs_dict(site)))
     return run(ir, streams)
 

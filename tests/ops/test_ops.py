@@ -81,7 +81,8 @@ def test_types_and_values(case, reference):
         ir, outputs, streams = harness.build(case, arrays)
         got = harness.run(ir, streams, reference)
         for tensor, array in zip(outputs, got):
-            assert tensor.shape == array.shape and tensor.dtype.as_numpy() == array.dtype
+            lead = () if case.replicas == 1 else (case.replicas,)
+            assert (*lead, *tensor.shape) == array.shape and tensor.dtype.as_numpy() == array.dtype
         if case.check is not None:
             case.check(arrays, got)
             if reference:
@@ -180,7 +181,7 @@ def test_in_place_is_out_of_place(case, reference):
 @pytest.mark.parametrize("case", [c for c in CASES if c.updates], ids=by_name)
 def test_updated_variable(case, reference):
     arrays = converted(samples(case), case.dtypes[0])
-    ir = popxl.Ir()
+    ir = popxl.Ir(case.replicas)
     with ir.main_graph:
         inputs = harness.make_inputs(case, arrays)
         case.call(*inputs)
@@ -236,9 +237,9 @@ def test_text(case):
 @pytest.mark.parametrize("case", [c for c in CASES if c.inputs], ids=by_name)
 def test_operands_of_another_program(case):
     arrays = converted(samples(case), case.dtypes[0])
-    with popxl.Ir().main_graph:
+    with popxl.Ir(case.replicas).main_graph:
         foreign = harness.make_inputs(case, arrays)
-    with popxl.Ir().main_graph, pytest.raises(ValueError, match="not in (the current )?graph"):
+    with popxl.Ir(case.replicas).main_graph, pytest.raises(ValueError, match="not in (the current )?graph|belongs to another Ir"):
         case.call(*foreign)
 
 

@@ -104,6 +104,22 @@ std::vector<Case> movementCases() {
   return cases;
 }
 
+/// With one replica; the rows of tests/ops have several.
+std::vector<Case> collectiveCases() {
+  std::vector<Case> cases;
+  for (const char* op : {"add", "mean"}) {
+    cases.push_back({"replicated_all_reduce", {in({2, 3})}, {text(op), integers({})}});
+    cases.push_back({"replicated_reduce_scatter", {in({2, 3})}, {text(op), integers({}), Attr(false)}});
+  }
+  cases.push_back({"replicated_all_gather", {in({2, 3})}, {integers({3, 2}), integers({})}});
+  cases.push_back({"replicated_all_to_all", {in({2, 3})}, {integers({})}});
+  cases.push_back({"replicated_broadcast", {in({2, 3})}, {number(0), integers({})}});
+  cases.push_back({"replicated_permute", {in({2, 3})}, {integers({0})}});
+  cases.push_back(
+      {"all_reduce", {in({2}), in({2})}, {text("add"), integers({0, 1}), Attr(false), Attr(false)}});
+  return cases;
+}
+
 std::vector<Case> denseCases() {
   std::vector<Case> cases;
   for (const auto& [lhs, rhs] : std::vector<std::pair<Shape, Shape>>{{{2, 3}, {3, 4}},
@@ -178,6 +194,7 @@ TEST(OpGradient, Elementwise) { checkAll(elementwiseCases()); }
 TEST(OpGradient, Reductions) { checkAll(reductionCases()); }
 TEST(OpGradient, Movement) { checkAll(movementCases()); }
 TEST(OpGradient, Dense) { checkAll(denseCases()); }
+TEST(OpGradient, Collectives) { checkAll(collectiveCases()); }
 
 TEST(OpGradient, ProductWithZeros) {
   for (const std::vector<double>& zeros : {std::vector<double>{0, 2, 3}, {0, 0, 3}, {4, 2, 3}}) {
@@ -207,7 +224,8 @@ TEST(OpGradient, AnOpWithoutARuleIsAnErrorAndNotZero) {
 /// A rule without a case here would go unchecked.
 TEST(OpGradient, EveryRuleHasACase) {
   std::set<std::string> covered = {"print_tensor"};  // the identity; prints
-  for (const auto& cases : {elementwiseCases(), reductionCases(), movementCases(), denseCases()}) {
+  for (const auto& cases :
+       {elementwiseCases(), reductionCases(), movementCases(), denseCases(), collectiveCases()}) {
     for (const Case& c : cases) covered.insert(c.op);
   }
   for (const ir::OpDef& def : ops::table().all()) {

@@ -115,6 +115,9 @@ TEST(OpTable, EveryOpRunsInExactlyOneWay) {
     EXPECT_EQ(ways, 1) << def.name;
     EXPECT_EQ(def.reference != nullptr, def.kernel != nullptr)
         << def.name << ": a kernel has a reference to be compared with, anything else is its own";
+    const bool collective = def.structure == Structure::kCollective;
+    EXPECT_EQ(def.collective != nullptr, collective) << def.name;
+    EXPECT_EQ(def.collectiveReference != nullptr, collective) << def.name;
     EXPECT_NE(def.infer, nullptr) << def.name;
     EXPECT_FALSE(def.reducesAxes && def.reducesToOutput) << def.name;
     if (def.reducesAxes || def.reducesToOutput) {

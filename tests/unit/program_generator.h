@@ -28,6 +28,7 @@ struct GeneratorOptions {
   bool inplace = true;          ///< in-place ops, by-reference inputs, var updates
   bool differentiable = false;  ///< only ops with a smooth gradient, on floats
   int depth = 2;                ///< nesting of graphs
+  int replicas = 1;             ///< with more, collectives over any groups of them
 };
 
 /// Draws a program from a seed, op by op, in the current order.
@@ -36,6 +37,8 @@ class Generator {
   Generator(uint64_t seed, const GeneratorOptions& options)
       : ir(ir::Ir::create(ops::table())), options_(options), random_(seed) {
     ir->options().enableInplaceAmbiguityChecking = true;
+    ir->options().enableReplicatedGraphs = options.replicas > 1;
+    ir->options().replicatedGraphCount = options.replicas;
   }
 
   /// Loads, variables and random ops in the main graph; results and some values on the way are stored.
@@ -159,14 +162,20 @@ class Generator {
   void load(Scope& s, DType dtype) {
     const ir::TensorType type{dtype, shape(), {}};
     const auto& stream = ir->addStream("in", type, ir::StreamDirection::kHostToDevice);
-    loads[stream.id()] = values(dtype, type.numElements());
+    loads[stream.id()] = values(dtype, type.numElements() * options_.replicas);
     Tensor* t = make("host_load", {make("init", {}, {Attr(type.shape), Attr(dtype)})}, {Attr(stream.id())});
     add(s, t, t);
   }
   void variable(Scope& s, DType dtype) {
     const ir::TensorType type{dtype, shape(), {}};
-    const auto v = values(dtype, type.numElements());
+    ir::VariableSettings settings;
+    if (options_.replicas > 1 && below(3) > 0) {
+      for (const int64_t group : grouping()) settings.groupOf.push_back(static_cast<int32_t>(group));
+      settings.numGroups = 1 + *std::max_element(settings.groupOf.begin(), settings.groupOf.end());
+    }
+    const auto v = values(dtype, type.numElements() * settings.numGroups);
     Tensor* t = ir->mainGraph().addVariable("w", type, data(v, dtype));
+    t->settings() = settings;
     variables[t->name()] = v;
     add(s, t, t);
   }
@@ -182,6 +191,7 @@ class Generator {
 
   /// One random step; sometimes none, when no operand fits.
   void step(Scope& s, int depth) {
+    if (options_.replicas > 1 && below(6) == 0) return collective(s);
     switch (below(options_.differentiable ? 8 : 13)) {
       case 0:
         return unary(s);
@@ -206,6 +216,62 @@ class Generator {
         return clipOrCast(s);
       default:
         return options_.inplace ? writing(s) : binary(s);
+    }
+  }
+
+  /// Groups of one size, whose members lie anywhere.
+  std::vector<int64_t> grouping() {
+    std::vector<int> sizes;
+    for (int size = 1; size <= options_.replicas; ++size) {
+      if (options_.replicas % size == 0) sizes.push_back(size);
+    }
+    const int size = sizes[static_cast<size_t>(below(static_cast<int>(sizes.size())))];
+    std::vector<int64_t> places(static_cast<size_t>(options_.replicas)), groups;
+    std::iota(places.begin(), places.end(), int64_t{0});
+    std::shuffle(places.begin(), places.end(), random_);
+    std::vector<int64_t> seen;  // groups are numbered in order of appearance
+    for (const int64_t place : places) {
+      const auto known = std::find(seen.begin(), seen.end(), place / size);
+      groups.push_back(known - seen.begin());
+      if (known == seen.end()) seen.push_back(place / size);
+    }
+    return groups;
+  }
+
+  void collective(Scope& s) {
+    Tensor* t = ofType(s, number());
+    if (t == nullptr) return;
+    const std::vector<int64_t> groups = grouping();
+    const int64_t size = std::count(groups.begin(), groups.end(), 0);
+    static const char* kKinds[] = {"add", "mean", "max", "min", "and", "or", "add", "square_add"};
+    const Attr kind = std::string(kKinds[below(8)]), group = groups;
+    switch (below(7)) {
+      case 0:
+        return result(
+            s, make("replicated_all_gather", {t}, {Attr(Shape{size, t->type().numElements()}), group}));
+      case 1:
+        return result(s, make("replicated_reduce_scatter", {t},
+                              {below(2) == 0 ? kind : Attr(std::string("local")), group}));
+      case 2:
+        return result(
+            s, make("replicated_broadcast", {t}, {Attr(int64_t{below(static_cast<int>(size))}), group}));
+      case 3: {
+        std::vector<int64_t> sources(static_cast<size_t>(options_.replicas));
+        std::iota(sources.begin(), sources.end(), int64_t{0});
+        std::shuffle(sources.begin(), sources.end(), random_);
+        sources[static_cast<size_t>(below(options_.replicas))] = -1;
+        return result(s, make("replicated_permute", {t}, {Attr(sources)}));
+      }
+      case 4:
+        if (t->rank() > 0 && t->shape()[0] % size == 0)
+          return result(s, make("replicated_all_to_all", {t}, {group}));
+        [[fallthrough]];
+      case 5:
+        if (options_.inplace && writable(s, t))
+          return add(s, make("replicated_all_reduce_", {t}, {kind, group}), t);
+        [[fallthrough]];
+      default:
+        return result(s, make("replicated_all_reduce", {t}, {kind, group}));
     }
   }
 

@@ -235,12 +235,12 @@ TEST(Text, OptionsOfTheIr) {
 
 TEST(Text, VariableSettings) {
   const std::string line =
-      "%v = variable int32 (1,) groups(2: [0, 1, 0, 1]) retrieve_all remote_shards(1, 2) [3, 4] loc(\"a\":1)";
+      "%v = variable int32 (1,) groups(2: [0, 1, 0, 1]) retrieve_all remote(1, 2, shards [0, 0, 1, 1]) [3, 4] loc(\"a\":1)";
   const auto program = parsed("graph @main { " + line + " }");
   const Tensor& v = *program->mainGraph().find("v");
   EXPECT_EQ(v.settings().numGroups, 2);
   EXPECT_EQ(v.settings().groupOf, (std::vector<int32_t>{0, 1, 0, 1}));
-  EXPECT_TRUE(v.settings().retrieveAllReplicas && v.settings().sharded);
+  EXPECT_TRUE(v.settings().retrieveAllReplicas && v.settings().shardOf.size() == 4);
   EXPECT_EQ(v.settings().remoteEntry, 2);
   EXPECT_EQ(v.data()->size, 8);
   EXPECT_EQ(lineWith(print(*program), "%v"), line);

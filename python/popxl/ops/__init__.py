@@ -1,6 +1,6 @@
 """Ops: each function adds to the current graph what its name says, and returns the results."""
 
-from popxl.ops import var_updates
+from popxl.ops import collectives, var_updates
 from popxl.ops._generated import *  # noqa: F403  (the ops that need no Python of their own)
 from popxl.ops._generated import __all__ as _generated_names
 from popxl.ops._generated import clip
@@ -55,6 +55,7 @@ __all__ = [
     "call_with_info",
     "cast",
     "clamp",
+    "collectives",
     "concat",
     "concat_",
     "conditional",

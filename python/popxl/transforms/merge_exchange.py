@@ -51,5 +51,5 @@ def merge_exchange() -> Iterator[None]:
     finally:
         graph.remove_op_created_hook(handle)
     exchanges = [op for op in made if not op.erased and op.table_name in _EXCHANGES]
-    if len(exchanges) > 1 and hasattr(_core, "merge_exchange"):
+    if len(exchanges) > 1:
         _core.merge_exchange(graph._pb_graph, exchanges)

@@ -1,0 +1,95 @@
+"""Replicas in one process: training on one batch shared by several, and collectives as a share of memory bandwidth."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import popxl
+from popxl import ops, transforms
+from popxl.ops import collectives
+
+if TYPE_CHECKING:
+    from report import Report
+
+BATCH, WIDTH, LAYERS = 1024, 512, 3
+ELEMENTS = 4_000_000  #: of each replica's tensor in a collective
+ROUNDS = 15
+
+
+def training(replicas: int) -> Callable[[], None]:
+    """A step of SGD on a multilayer perceptron; each replica has a part of the batch."""
+    ir = popxl.Ir(replicas)
+    rng = np.random.default_rng(0)
+    part = BATCH // replicas
+    with ir.main_graph, popxl.in_sequence():
+        source = popxl.h2d_stream((part, WIDTH), popxl.float32)
+        weights = [
+            popxl.variable((rng.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5).astype(np.float32)) for _ in range(LAYERS)
+        ]
+
+        def loss(x: popxl.Tensor, *weights: popxl.Tensor) -> popxl.Tensor:
+            for w in weights:
+                x = ops.gelu(x @ w)
+            return ops.mean(ops.sumsquare(x, 1))
+
+        graph = ir.create_graph(loss, source.spec, *weights)
+        grad = transforms.autodiff(graph, grads_required=graph.inputs[1:])
+        call = ops.call_with_info(graph, ops.host_load(source), *weights)
+        for w, dw in zip(weights, ops.call(grad.graph, popxl.constant(1.0), inputs_dict=grad.inputs_dict(call))):
+            if replicas > 1:
+                dw = collectives.replicated_all_reduce_(dw, "mean")
+            ops.var_updates.accumulate_(w, dw, -1e-4)
+    session = popxl.Session(ir)
+    session.__enter__()
+    lead = (replicas,) if replicas > 1 else ()
+    data = {source: rng.normal(size=(*lead, part, WIDTH)).astype(np.float32)}
+    return lambda: session.run(data) and None
+
+
+def collective(call: Callable[[popxl.Tensor], popxl.Tensor], replicas: int) -> Callable[[], None]:
+    ir = popxl.Ir(replicas)
+    with ir.main_graph, popxl.in_sequence():
+        v = popxl.variable(
+            np.ones((replicas, ELEMENTS), np.float32), replica_grouping=ir.replica_grouping(group_size=1)
+        )
+        sink = popxl.d2h_stream((1,), popxl.float32)
+        ops.host_store(sink, call(v)[:1])
+    session = popxl.Session(ir)
+    session.__enter__()
+    return lambda: session.run() and None
+
+
+def medians(steps: list[Callable[[], None]]) -> list[float]:
+    """Seconds of each step, taken in turn."""
+    times: list[list[float]] = [[] for _ in steps]
+    for round_ in range(ROUNDS + 2):
+        for own, step in zip(times, steps):
+            begun = time.perf_counter()
+            step()
+            if round_ >= 2:
+                own.append(time.perf_counter() - begun)
+    return [statistics.median(own) for own in times]
+
+
+def table(report: "Report", gbytes: float) -> None:
+    """Adds the rows; `gbytes`: what the memory of this machine gives in a second."""
+    counts = (1, 2, 4, 8)
+    seconds = medians([training(n) for n in counts])
+    for n, s in zip(counts, seconds):
+        ratio = seconds[0] / s
+        line = f"training, batch {BATCH} on {n} replica(s): {s * 1e3:.2f} ms, {ratio:.2f} x of one (aim: 0.95)"
+        report.add(line, work="data parallel", replicas=n, ms=s * 1e3, ratio=ratio)
+    replicas = 4
+    moved = {  # tensors read and written by all replicas
+        "all_reduce": (collectives.replicated_all_reduce, 2 * replicas),
+        "reduce_scatter": (collectives.replicated_reduce_scatter, replicas + 1),
+        "all_gather": (collectives.replicated_all_gather, replicas + replicas * replicas),
+    }
+    seconds = medians([collective(call, replicas) for call, _ in moved.values()])
+    for (name, (_, tensors)), s in zip(moved.items(), seconds):
+        rate = tensors * ELEMENTS * 4 / s / 1e9
+        line = f"{name} of {replicas} replicas, {ELEMENTS * 4 / 1e6:.0f} MB each: {s * 1e3:.2f} ms, {rate:.1f} GB/s"
+        report.add(f"{line}, {rate / gbytes:.0%} of the machine's", work=name, ms=s * 1e3, share=rate / gbytes)

@@ -1,0 +1,105 @@
+"""What the collectives share: reductions, groups of replicas, and the order of elements."""
+
+from typing import List, Literal, Optional, Sequence, Tuple
+
+from popxl.context import gcg
+from popxl.replica_grouping import ReplicaGrouping
+from popxl.tensor import Tensor
+
+from popart.variable_settings import CommGroup, CommGroupType  # isort: skip
+
+CollectiveOps = Literal["add", "mean", "mul", "min", "max", "and", "or", "square_add"]
+
+#: Reductions by the names that programs use, as the op table names them.
+OP_MAP = {name: name for name in ("add", "mean", "mul", "min", "max", "and", "or", "square_add")}
+
+
+def to_collective_op(op: CollectiveOps) -> str:
+    """The op table's name of a reduction.
+
+    Args:
+        op: "add", "mean", "mul", "min", "max", "and", "or" or "square_add".
+
+    Raises:
+        ValueError: There is no such reduction.
+    """
+    if op not in OP_MAP:
+        raise ValueError(f"There is no reduction {op!r} of replicas; use one of {', '.join(OP_MAP)}.")
+    return OP_MAP[op]
+
+
+def grouping_of(group: Optional[ReplicaGrouping]) -> ReplicaGrouping:
+    """The grouping itself; all replicas as one group for None.
+
+    Args:
+        group: A grouping of the current Ir, or None.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It belongs to another Ir, or the number of replicas has changed since it was made.
+    """
+    ir = gcg().ir
+    if group is None:
+        return ir.replica_grouping()
+    if not isinstance(group, ReplicaGrouping):
+        raise TypeError(f"`group` must be a popxl.ReplicaGrouping; it is {group!r} of type {type(group)}.")
+    if group._ir != ir:
+        raise ValueError(f"{group} belongs to another Ir than the current graph.")
+    if len(group.assignment) != ir.replication_factor:
+        raise ValueError(f"{group} is of {len(group.assignment)} replicas; there are {ir.replication_factor}.")
+    return group
+
+
+def assignment_of(group: ReplicaGrouping) -> Tuple[int, ...]:
+    """A grouping as the ops' attribute: the group of each replica; nothing for one group of all.
+
+    Args:
+        group: The grouping.
+    """
+    return () if group.num_groups == 1 else tuple(group.assignment)
+
+
+def axis_of(t: Tensor, axis: int) -> int:
+    """An axis of a tensor, counted from the front.
+
+    Args:
+        t: The tensor.
+        axis: The axis, from the end if negative.
+
+    Raises:
+        ValueError: It is no integer, or out of range.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise ValueError(f"`axis` must be an int; it is {axis!r} of type {type(axis)}.")
+    if not -t.rank <= axis < t.rank:
+        raise ValueError(f"`axis` {axis} is out of range: tensor {t.id} has {t.rank} dimensions.")
+    return axis % t.rank
+
+
+def flat_from(t: Tensor, axis: int) -> Tuple[Tensor, List[int]]:
+    """A tensor with `axis` brought to the front, flat, and its shape before that.
+
+    Args:
+        t: The tensor.
+        axis: The axis, counted from the front.
+    """
+    if axis > 0:
+        t = t.transpose([axis, *(a for a in range(t.rank) if a != axis)])
+    return t.flatten(), list(t.shape)
+
+
+def unflat_to(t: Tensor, shape: Sequence[int], axis: int) -> Tensor:
+    """The inverse of `flat_from`.
+
+    Args:
+        t: A flat tensor.
+        shape: Its shape with the axis in front.
+        axis: Where the axis goes.
+    """
+    t = t.reshape(shape)
+    if axis > 0:
+        t = t.transpose([*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
+    return t
+
+
+__all__ = ["CollectiveOps", "CommGroup", "CommGroupType", "OP_MAP", "to_collective_op"]

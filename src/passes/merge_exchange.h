@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "ir/ir.h"
+
+namespace popxl::passes {
+
+/// Makes one multi_exchange of transfers of a graph that do not depend on each other, several where some do.
+/// Their results become its results.
+void mergeExchanges(ir::Graph& graph, const std::vector<ir::Op*>& transfers);
+
+}  // namespace popxl::passes
