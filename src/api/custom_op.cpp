@@ -70,7 +70,7 @@ void check(const CustomOp& op) {
 ir::Attr attrFor(const NamedAttr& given, const ir::AttrDef& def) {
   return std::visit(
       [&](const auto& value) -> ir::Attr {
-        const ir::Attr attr(value);
+        ir::Attr attr(value);
         if (attr.index() == static_cast<size_t>(def.type) + 1) return attr;
         if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>) {
           if (def.type == ir::AttrType::kFloat) return static_cast<double>(value);

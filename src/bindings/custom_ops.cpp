@@ -27,6 +27,7 @@ auto inPython(ErrorKind kind, const Work& work) {
   try {
     return work();
   } catch (const nb::python_error& error) {
+    // NOLINTNEXTLINE(bugprone-std-exception-baseclass): what catches std::exception makes an Error of it
     if (!error.matches(PyExc_Exception)) throw EndOfProgram{error};
     const auto text = nb::cast<std::string>(nb::str(error.value()));
     const auto name = nb::cast<std::string>(nb::handle(error.type()).attr("__name__"));

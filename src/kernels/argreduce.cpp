@@ -109,8 +109,33 @@ class OrderedRows : public Kernel {
  private:
   int64_t orderBytes() const { return lines(n_ * static_cast<int64_t>(sizeof(int64_t))); }
 
+  template <bool kLargest, typename V>
+  static bool isBetter(V a, V b) {
+    return kLargest ? ascends(b, a) : ascends(a, b);
+  }
+
+  /// The first k in order, each element put in its place among the best so far: most are no better than the
+  /// last of these.
+  template <bool kLargest>
+  void insert(const T* x, int64_t* order) const {
+    int64_t count = 0;
+    auto worst = valueOf(x[0]);
+    for (int64_t i = 0; i < n_; ++i) {
+      const auto value = valueOf(x[i]);
+      if (count == k_ && !isBetter<kLargest>(value, worst)) continue;
+      int64_t at = count < k_ ? count++ : k_ - 1;
+      for (; at > 0 && isBetter<kLargest>(value, valueOf(x[order[at - 1]])); --at) order[at] = order[at - 1];
+      order[at] = i;
+      worst = valueOf(x[order[count - 1]]);
+    }
+  }
+
   /// Orders indices of x as far as needed; returns the first of those asked for.
   const int64_t* arrange(const T* x, int64_t* order) const {
+    if (!median_ && k_ > 0 && k_ <= kFew) {
+      largest_ ? insert<true>(x, order) : insert<false>(x, order);
+      return order;
+    }
     std::iota(order, order + n_, int64_t{0});
     // Equal values go by index, so the order is total and the result unique.
     const auto before = [&](int64_t a, int64_t b) {
@@ -129,6 +154,7 @@ class OrderedRows : public Kernel {
     return order + middle;
   }
 
+  static constexpr int64_t kFew = 16;
   int64_t n_, k_;
   RowChunks chunks_;
   DType indexType_;
