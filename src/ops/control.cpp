@@ -100,6 +100,11 @@ void checkLoop(const Op& op, const ir::Loop& loop) {
          "becomes the input at the same place in the next iteration",
          body.displayName(), loop.carried, inputs - loop.scanned);
   }
+  if (loop.whileTrue && loop.reverse) {
+    fail(ErrorKind::kValue,
+         "a loop that ends when a value is false can't take slices in reverse: how many there will be is not "
+         "known when it begins");
+  }
   if (loop.whileTrue && (loop.carried == 0 || body.inputs()[0]->dtype() != DType::kBool ||
                          body.inputs()[0]->type().numElements() != 1)) {
     fail(ErrorKind::kGraph,

@@ -71,6 +71,12 @@ std::vector<Op*> sitesOf(const Graph& graph) {
   return sites;
 }
 
+Tensor* makeZeros(Graph& graph, const Tensor& like, const Op& from) {
+  const std::vector<ir::Attr> attrs = {ir::Attr(like.shape()), ir::Attr(like.dtype())};
+  ir::OpRequest request{{}, attrs, false, {"zeros"}, from.settings(), from.loc()};
+  return graph.addOp(*graph.ir().table().find("init"), std::move(request))->output();
+}
+
 void gainOutput(Graph& graph, Tensor* t, Changes& changes) {
   const std::vector<Op*> sites = sitesOf(graph);
   for (const Op* site : sites) {
@@ -129,6 +135,13 @@ GradInfo Differentiator::run() {
 GradInfo Differentiator::gradOfBody(Graph& body, std::vector<Tensor*> provided,
                                     std::vector<Tensor*> required) const {
   const AutodiffOptions options{std::move(provided), std::move(required), options_.known};
+  if (options_.known.contains(&body)) {
+    fail(ErrorKind::kGraph,
+         "the gradient graph that is given for `{}` can't be used: a loop or a conditional runs that graph; "
+         "give "
+         "one for a graph that it calls instead",
+         body.displayName());
+  }
   Differentiator own(body, options, state_, Intermediates::kRecomputed);
   own.isBody_ = true;
   return own.run();

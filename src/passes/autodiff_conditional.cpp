@@ -88,15 +88,14 @@ class ConditionalGradient {
            "graph or the other branch is run elsewhere too; return the tensor",
            op_.name(), op_.loc().str(), t->id(), own.displayName());
     }
-    const ir::TensorType type{t->dtype(), t->shape(), {}};
     own.addOutput(t);
-    other.addOutput(other.addConstant("zeros", type, ir::HostData::allocate(type.bytes())));
-    op_.addOutput("autodiff_output", type);
+    other.addOutput(makeZeros(other, *t, op_));
+    op_.addOutput("autodiff_output", {t->dtype(), t->shape(), {}});
     d_.changes().add([&own, &other, op = &op_] {
       own.removeOutput(own.outputs().size() - 1);
-      Tensor* zeros = other.outputs().back();
+      Op* zeros = other.outputs().back()->producer();
       other.removeOutput(other.outputs().size() - 1);
-      other.eraseTensor(zeros);
+      other.eraseOp(zeros);
       op->removeLastOutput();
     });
     return own.outputs().size() - 1;
@@ -117,10 +116,7 @@ class ConditionalGradient {
 
   Tensor* total(Graph& graph, const Tensor& parent, std::vector<Tensor*> grads) {
     if (grads.size() == 1) return grads.front();
-    if (grads.empty()) {
-      const ir::TensorType type{parent.dtype(), parent.shape(), {}};
-      return graph.addConstant("zeros", type, ir::HostData::allocate(type.bytes()));
-    }
+    if (grads.empty()) return makeZeros(graph, parent, op_);
     ir::OpRequest request{std::move(grads), {}, false, {gradName(parent)}, op_.settings(), op_.loc()};
     return graph.addOp(*graph.ir().table().find("add_n"), std::move(request))->output();
   }

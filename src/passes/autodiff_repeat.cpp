@@ -107,12 +107,7 @@ class RepeatGradient {
     }
   }
 
-  Tensor* zeros(const Tensor& like) {
-    const ir::OpDef* init = body_.ir().table().find("init");
-    const std::vector<ir::Attr> attrs = {ir::Attr(like.shape()), ir::Attr(like.dtype())};
-    ir::OpRequest request{{}, attrs, false, {"zeros"}, repeat_.settings(), repeat_.loc()};
-    return d_.gradGraph().addOp(*init, std::move(request))->output();
-  }
+  Tensor* zeros(const Tensor& like) { return makeZeros(d_.gradGraph(), like, repeat_); }
 
   /// What the forward repeat has to keep of all iterations: a result that stacks a tensor of the body.
   Tensor* stack(Tensor* t) {

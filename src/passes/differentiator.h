@@ -127,6 +127,8 @@ void differentiateConditional(Differentiator& d, ir::Op& conditional);
 /// Makes a tensor one more output of its graph, and a result of all ops that run it: of a repeat the values
 /// of all iterations. Error(kGraph) when the graph is a branch of a conditional.
 void gainOutput(ir::Graph& graph, ir::Tensor* t, Changes& changes);
+/// Zeros that take no memory of the program's: made when it runs, where and when `from` does.
+ir::Tensor* makeZeros(ir::Graph& graph, const ir::Tensor& like, const ir::Op& from);
 /// Ops that run a graph, over the whole Ir.
 std::vector<ir::Op*> sitesOf(const ir::Graph& graph);
 

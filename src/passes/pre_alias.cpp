@@ -24,8 +24,9 @@ bool viewsAll(const Op& op) {
 
 /// The operand that an elementwise op gives as it is; null where it computes something.
 Tensor* passedOn(const Op& op) {
-  const bool complex = std::any_of(op.inputs().begin(), op.inputs().end(),
-                                   [](const Tensor* t) { return t != nullptr && isComplex(t->dtype()); });
+  const auto isComplexTensor = [](const Tensor* t) { return t != nullptr && isComplex(t->dtype()); };
+  const bool complex = std::any_of(op.inputs().begin(), op.inputs().end(), isComplexTensor) ||
+                       std::any_of(op.outputs().begin(), op.outputs().end(), isComplexTensor);
   if (complex || op.def().reducesAxes || op.def().reducesToOutput || op.outputs().size() != 1) return nullptr;
   const kernels::Expr expr = analysis::operandExpr(op);
   const kernels::Node& node = expr.nodes()[static_cast<size_t>(expr.outputs().front())];

@@ -434,3 +434,43 @@ def test_misuse():
             ops.while_loop(graph, graph, 3, x)
         with pytest.raises(ValueError, match="Repeat count must be >= 0"):
             ops.while_loop(graph, graph, -3, x)
+
+
+def test_gradient_graphs_given_for_what_a_body_calls():
+    """They are used; one for the body itself is refused."""
+
+    def function(x, w, b):
+        inner = make_graph(cell, x, w, b)
+        body = make_graph(lambda x, w, b: ops.call(inner, x, w, b), x, w, b)
+        outer = make_graph(lambda x, w, b: ops.repeat(body, 2, x, w, b), x, w, b)
+        given = autodiff(inner)
+        with pytest.raises(popart.popart_exception, match="a loop or a conditional runs that graph"):
+            autodiff(outer, called_graphs_grad_info={body: autodiff(body)})
+        info = autodiff(outer, called_graphs_grad_info={inner: given})
+        step = next(g for g in info.graph.called_graphs)
+        assert given.graph in step.called_graphs
+        return [x]
+
+    Program(function, (X, W, B))
+
+
+@pytest.mark.parametrize(
+    "attributes, error, message",
+    [
+        ({"stacked": 3}, ValueError, "3 outputs of graph .* can't be stacked"),
+        ({"stacked": -1}, ValueError, "-1 outputs of graph .* can't be stacked"),
+        ({"scanned": 3}, ValueError, "3 inputs of graph .* can't be scanned"),
+        ({"scanned": -1}, ValueError, "-1 inputs of graph .* can't be scanned"),
+        ({"scanned": 1}, ValueError, "^To repeat the subgraph"),
+        ({"repeat_count": -1}, ValueError, "^Repeat count must be >= 0"),
+        ({"while_true": True}, popart.popart_exception, "carried bool of one element"),
+        ({"while_true": True, "reverse": True}, ValueError, "in reverse"),
+    ],
+)
+def test_loops_that_are_none(attributes, error, message):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(1.0)
+        graph = make_graph(lambda x, y: (y, x), x, x)
+        with pytest.raises(error, match=message):
+            popxl._core.create_op("repeat", [x, x], {"graph": graph, "repeat_count": 2, **attributes}, False, [])

@@ -79,8 +79,10 @@ TEST(Misuse, AFailureLeavesTheProgramAsItWas) {
   Tensor* called = b.make("call", {y}, {Attr(&inner)});
   outer.addOutput(b.make("exp", {b.make("sin", {called})}));  // so does the sine's
   ir::Context::current().popGraph();
-  // A loop over the outer graph: it cannot gain the outputs that the gradient needs.
-  b.make("repeat", {b.constant({2}, {1, 2})}, {Attr(&outer), Attr(int64_t{2})});
+  // As a branch the outer graph cannot gain the outputs that its gradient needs.
+  Tensor* c = b.constant({2}, {1, 2});
+  Tensor* yes = b.make("greater", {b.constant({}, {2}), b.constant({}, {1})});
+  b.make("conditional", {yes, c, c}, {Attr(&outer), Attr(&outer)});
   const size_t graphs = b.ir->graphs().size();
   EXPECT_THROW(passes::autodiff(outer), Error);
   EXPECT_EQ(b.ir->graphs().size(), graphs);

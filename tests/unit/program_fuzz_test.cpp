@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <random>
 
@@ -123,6 +125,13 @@ void compareWithReference(const Generator& g, const Bytes& expected, const Bytes
   }
 }
 
+/// Writes a program that failed to a file, to be made short.
+void keep(uint64_t seed, const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() / ("program_" + std::to_string(seed) + ".ir");
+  std::ofstream(path) << text;
+  std::cout << "seed " << seed << ": python tools/reduce.py " << path.string() << std::endl;
+}
+
 GeneratorOptions optionsOf(uint64_t seed, int replicas) {
   GeneratorOptions options;
   options.real = seed % 3 == 0 ? DType::kFloat32 : DType::kFloat64;
@@ -176,7 +185,7 @@ void checkPrograms(int n, int replicas) {
     if (!::testing::Test::HasFailure()) continue;
     Generator g(seed, optionsOf(seed, replicas));
     g.makeMain();
-    std::cout << "seed " << seed << "\n" << ir::print(*g.ir) << std::endl;
+    keep(seed, ir::print(*g.ir));
   }
 }
 
@@ -296,7 +305,7 @@ TEST(ProgramFuzz, GradientsEqualCentralDifferences) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     GradientProgram program(seed);
     program.check();
-    if (HasFailure()) std::cout << "seed " << seed << "\n" << program.text() << std::endl;
+    if (HasFailure()) keep(seed, program.text());
   }
 }
 
