@@ -116,10 +116,15 @@ def _parameters(function: Callable[..., Any]) -> Tuple[List[str], List[Tuple[str
             hint = hints.get(parameter.name, None if required else type(parameter.default))
             if hint not in _ATTRIBUTE_TYPES:
                 known = ", ".join(str(getattr(kind, "__name__", kind)) for kind in _ATTRIBUTE_TYPES)
-                raise TypeError(f"attribute `{parameter.name}` needs an annotation that is one of {known}; it has {hint}.")
-            attributes.append((parameter.name, _ATTRIBUTE_TYPES[hint], None if required else parameter.default))
+                raise TypeError(
+                    f"attribute `{parameter.name}` needs an annotation that is one of {known}; it has {hint}."
+                )
+            default = None if required else parameter.default
+            attributes.append((parameter.name, _ATTRIBUTE_TYPES[hint], default))
         else:
-            raise TypeError(f"parameter `{parameter.name}` of {function}: an op takes no *args and no **kwargs.")
+            raise TypeError(
+                f"parameter `{parameter.name}` of {function}: an op takes no *args and no **kwargs."
+            )
     return operands, attributes
 
 
@@ -190,8 +195,8 @@ def _checked(index: int, value: Any, shape: Tuple[int, ...], dtype: str) -> np.n
     array = np.asarray(value)
     if array.shape != shape or array.dtype != wanted:
         raise ValueError(
-            f"result {index} of the function is {array.dtype} of shape {array.shape}; it has to be {wanted} of "
-            f"shape {shape}"
+            f"result {index} of the function is {array.dtype} of shape {array.shape}; it has to be {wanted} "
+            f"of shape {shape}"
         )
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 

@@ -1,4 +1,4 @@
-"""Ops of a program's own, from Python: functions on arrays and compositions, and what can be wrong with them."""
+"""Ops of a program's own, from Python: functions on arrays and compositions."""
 
 import itertools
 import threading
@@ -10,7 +10,7 @@ import pytest
 import popart
 import popart._internal.ir as _ir
 import popxl
-from popxl import _core, ops, transforms
+from popxl import ops, transforms
 
 _numbers = itertools.count()
 
@@ -154,7 +154,9 @@ def test_several_results_and_types(reference):
             raise TypeError(f"k is {k.dtype}, not int32")
         return popxl.TensorSpec(x.shape[:-1], x.dtype), popxl.TensorSpec(k.shape, dtype)
 
-    def forward(x, k, *, dtype: popxl.dtype, factors: Tuple[float, ...] = (2.0,), label: str = "a", on: bool = True):
+    def forward(
+        x, k, *, dtype: popxl.dtype, factors: Tuple[float, ...] = (2.0,), label: str = "a", on: bool = True
+    ):
         assert (factors, label, on) == ((2.0, 3.0), "b", False)
         return x.sum(-1), (k * 2).astype(dtype.as_numpy())
 
@@ -170,16 +172,23 @@ def test_several_results_and_types(reference):
     np.testing.assert_array_equal(total, [3, 12])
     assert twice.dtype == np.uint8
     np.testing.assert_array_equal(twice, [2, 4, 6])
-    with popxl.Ir().main_graph, pytest.raises(popart.popart_exception, match="(?s)TypeError: k is .*int16.*in op `sums"):
+    message = "(?s)TypeError: k is .*int16.*in op `sums"
+    with popxl.Ir().main_graph, pytest.raises(popart.popart_exception, match=message):
         op(popxl.variable(x), popxl.variable(k.astype(np.int16), popxl.int16), **extra)
 
 
 def test_float8_and_bool():
-    flip = popxl.custom_op(fresh("flip"), forward=lambda x, b: (x[::-1], ~b), infer=lambda x, b: (x, b), results=("x2", "b2"))
+    flip = popxl.custom_op(
+        fresh("flip"),
+        forward=lambda x, b: (x[::-1], ~b),
+        infer=lambda x, b: (x, b),
+        results=("flipped", "other"),
+    )
     ir = popxl.Ir()
     data = np.array([1.0, 2.0, 4.0], np.float32)
     with ir.main_graph:
-        x = ops.pow2scale_cast_to_fp8(popxl.variable(data.astype(np.float16)), popxl.constant(0), popxl.float8_143)
+        half = popxl.variable(data.astype(np.float16))
+        x = ops.pow2scale_cast_to_fp8(half, popxl.constant(0), popxl.float8_143)
         y, b = flip(x, popxl.constant([True, False], popxl.bool))
         back = ops.pow2scale_cast_from_fp8(y, popxl.constant(0), popxl.float16)
         streams = [popxl.d2h_stream(t.shape, t.dtype) for t in (back, b)]
@@ -194,7 +203,9 @@ def test_float8_and_bool():
 def test_composition_of_own_ops_and_constants():
     inner = popxl.custom_op(fresh("inner"), compose=lambda x: x * popxl.constant([1.0, 2.0]))
     outer = popxl.custom_op(
-        fresh("outer"), compose=lambda x: (inner(array_op(x, alpha=0.5)), x, popxl.constant([7.0, 8.0])), results=("a", "b", "c")
+        fresh("outer"),
+        compose=lambda x: (inner(array_op(x, alpha=0.5)), x, popxl.constant([7.0, 8.0])),
+        results=("a", "b", "c"),
     )
     a, b, c, x = run(lambda t: (*outer(t), ops.add_(outer(t)[1], t)), np.array([-2.0, 3.0], np.float32))
     np.testing.assert_array_equal(a, [-1, 6])
@@ -267,7 +278,8 @@ def test_exception_of_a_function_is_the_cause():
     with ir.main_graph:
         ops.print_tensor(op(popxl.variable([1.0])))
     with popxl.Session(ir, "cpu") as session:
-        with pytest.raises(popart.poplar_application_runtime_error, match=r"KeyError: 'nothing there'\s+in op `raises_.*test_custom_ops.py") as caught:
+        message = r"KeyError: 'nothing there'\s+in op `raises_.*test_custom_ops.py"
+        with pytest.raises(popart.poplar_application_runtime_error, match=message) as caught:
             session.run()
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -279,80 +291,6 @@ def test_interrupt_stays_what_it_is():
     op = popxl.custom_op(fresh("interrupts"), forward=forward)
     with pytest.raises(KeyboardInterrupt):
         run(lambda t: op(t), np.ones(1, np.float32))
-
-
-@pytest.mark.parametrize(
-    "result, text",
-    [
-        (lambda x: x.astype(np.float64), r"result 0 of the function is float64 of shape \(2,\); it has to be float32"),
-        (lambda x: x[:1], r"of shape \(1,\); it has to be float32 of shape \(2,\)"),
-        (lambda x: (x, x), "has to return 1 arrays, it returned 2"),
-        (lambda x: "text", "it has to be float32"),
-    ],
-)
-def test_wrong_results_of_a_function(result, text):
-    op = popxl.custom_op(fresh("wrong"), forward=result)
-    with pytest.raises(popart.poplar_application_runtime_error, match=text):
-        run(lambda t: op(t), np.ones(2, np.float32))
-
-
-@pytest.mark.parametrize(
-    "compose, text",
-    [
-        (lambda x: ops.relu_(x), "can't hold ops that work in place, call graphs or have effects"),
-        (lambda x: ops.print_tensor(x), "can't hold ops that work in place, call graphs or have effects"),
-        (lambda x: ops.call(popxl.gcg().ir.create_graph(lambda a: a + a, x), x)[0], "can't hold ops"),
-        (lambda x: (x, x), "has 1 results; its composition gave 2"),
-        (lambda x: None, "has 1 results; its composition gave 0"),
-        (lambda x: 3, "a tensor is expected, not a value of type int"),
-        (lambda x: popxl.variable([1.0]), "variables live in the main graph"),
-        (lambda x: ops.matmul(x, popxl.constant([[1.0]])), "(?s)matmul.*in op `composed_"),
-        (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
-    ],
-)
-def test_wrong_compositions(compose, text):
-    op = popxl.custom_op(fresh("composed"), compose=compose)
-    ir = popxl.Ir()
-    with ir.main_graph:
-        x = popxl.variable([1.0, 2.0])
-        with pytest.raises((popart.popart_exception, TypeError), match=text):
-            op(x)
-        assert not ir.main_graph._pb_graph.getOps()
-        assert popxl.gcg() is ir.main_graph
-
-
-def test_composition_of_tensors_from_outside():
-    ir = popxl.Ir()
-    with ir.main_graph:
-        outside = popxl.variable([1.0])
-        op = popxl.custom_op(fresh("outside"), compose=lambda x: x + outside)
-        with pytest.raises(popart.popart_exception, match="not in (the current )?graph"):
-            op(popxl.variable([1.0]))
-
-
-def test_composition_that_contains_itself():
-    made = []
-    name, other = fresh("self"), fresh("other")
-    made.append(popxl.custom_op(name, compose=lambda x: made[1](x)))
-    made.append(popxl.custom_op(other, compose=lambda x: made[0](x)))
-    with popxl.Ir().main_graph, pytest.raises(popart.popart_exception, match=f"`{name}` uses `{other}` uses `{name}`"):
-        made[0](popxl.variable([1.0]))
-
-
-@pytest.mark.parametrize(
-    "gradient, text",
-    [
-        (lambda grad, x: x[:, 0], r"gradient of operand `x` is float32 \(2,\); it has to be like the operand, float32 \(2, 3\)"),
-        (lambda grad, x: (x, x), "one tensor for each of 1 floating-point operands; it gave 2"),
-    ],
-)
-def test_wrong_gradients(gradient, text):
-    op = popxl.custom_op(fresh("graded"), forward=lambda x: x, compose_gradient=gradient)
-    ir = popxl.Ir()
-    with ir.main_graph:
-        graph = ir.create_graph(op, popxl.TensorSpec((2, 3), popxl.float32))
-        with pytest.raises(popart.popart_exception, match=text):
-            transforms.autodiff(graph)
 
 
 def test_gradients_that_are_none():
@@ -372,108 +310,6 @@ def test_gradients_that_are_none():
         assert (float(da[0]), float(db[0])) == (0, 2)
 
 
-def test_op_without_a_gradient():
-    op = popxl.custom_op(fresh("flat"), forward=lambda x: x)
-    ir = popxl.Ir()
-    with ir.main_graph:
-        graph = ir.create_graph(op, popxl.TensorSpec((2,), popxl.float32))
-        with pytest.raises(popart.popart_exception, match="`flat_.* has no gradient"):
-            transforms.autodiff(graph)
-
-
-def variadic(*xs):
-    return xs[0]
-
-
-def unannotated(x, *, a):
-    return x
-
-
-@pytest.mark.parametrize(
-    "keywords, error, text",
-    [
-        ({}, ValueError, "needs `forward`, a function on arrays, or `compose`"),
-        ({"forward": leaky_array, "compose": leaky_tensor}, ValueError, "and not both"),
-        (
-            {"forward": leaky_array, "gradient": leaky_array_gradient, "compose_gradient": leaky_tensor_gradient},
-            ValueError,
-            "two gradients",
-        ),
-        ({"forward": lambda: 1}, ValueError, "no operands, so `infer` has to say"),
-        ({"forward": lambda x, y: x, "results": ("x",)}, ValueError, "`x` is the name of two"),
-        ({"forward": lambda X: X}, ValueError, "`X` is no name"),
-        ({"forward": leaky_array, "results": ()}, ValueError, "has no results"),
-        ({"forward": leaky_array, "gradient": lambda dy: dy}, ValueError, "its gradient reads `dy`; there are grad_out, x, out"),
-        ({"forward": variadic}, TypeError, r"takes no \*args"),
-        ({"forward": unannotated}, TypeError, "attribute `a` needs an annotation"),
-    ],
-)
-def test_wrong_descriptions(keywords, error, text):
-    with pytest.raises(error, match=text):
-        popxl.custom_op(fresh("described"), **keywords)
-
-
-@pytest.mark.parametrize("name", ["", "Leaky", "leaky_", "9lives", "a b"])
-def test_wrong_names(name):
-    with pytest.raises(ValueError, match="is no name of an op"):
-        popxl.custom_op(name, forward=leaky_array)
-
-
-def test_names_are_taken_once():
-    name = fresh("taken")
-    popxl.custom_op(name, forward=lambda x: x, gradient=lambda grad: grad)
-    for taken in (name, name + "_grad", "add", "relu"):
-        with pytest.raises(ValueError, match=f"there is an op `{taken}` already"):
-            popxl.custom_op(taken, forward=leaky_array)
-    # A gradient whose name is taken leaves nothing behind.
-    half = fresh("half_taken")
-    popxl.custom_op(half + "_grad", forward=lambda x: x)
-    with pytest.raises(ValueError, match="already"):
-        popxl.custom_op(half, forward=lambda x: x, gradient=lambda grad: grad)
-    with pytest.raises(KeyError):
-        _core.op_signature(half)
-
-
-def test_wrong_calls():
-    with popxl.Ir().main_graph:
-        x = popxl.variable([1.0])
-        with pytest.raises(TypeError, match="missing a required argument: 'x'"):
-            array_op()
-        with pytest.raises(TypeError, match="got an unexpected keyword argument 'beta'"):
-            array_op(x, beta=1.0)
-        with pytest.raises(TypeError, match="`alpha` must be a number"):
-            array_op(x, alpha="much")
-    with pytest.raises(ValueError, match="can't load ops"):
-        popxl.load_ops("/nowhere/libnothing.so")
-
-
-def test_text_with_an_unknown_op():
-    ir = popxl.Ir()
-    with ir.main_graph:
-        array_op(popxl.variable([1.0]))
-    with pytest.raises(ValueError, match="no op"):
-        popxl.Ir.from_text(ir.to_text().replace("test_leaky_array", "nobodys_op"))
-
-
-def test_function_that_uses_a_session():
-    ir = popxl.Ir()
-    other = popxl.Ir()
-    with other.main_graph:
-        ops.print_tensor(popxl.variable([1.0]))
-    session = popxl.Session(other, "cpu")
-    session.__enter__()
-
-    def forward(x):
-        session.run()
-        return x
-
-    op = popxl.custom_op(fresh("nested"), forward=forward)
-    with pytest.raises(popart.poplar_application_runtime_error, match="the function of an op can't use a session"):
-        run(lambda t: op(t), np.ones(1, np.float32))
-    session.__exit__(None, None, None)
-    assert ir.id != other.id
-
-
 def test_sessions_on_several_threads():
     """Functions of ops run while other threads hold the interpreter; nobody waits for each other for ever."""
     results: List[np.ndarray] = []
@@ -491,3 +327,28 @@ def test_sessions_on_several_threads():
         thread.join(60)
         assert not thread.is_alive()
     assert len(results) == 20 and all(results)
+
+
+def test_replicas():
+    """Functions run for every replica, on whichever thread; the exception of one ends the run."""
+
+    def forward(x, *, fail: bool = False):
+        if fail:
+            raise ValueError("no")
+        return x + x
+
+    op = popxl.custom_op(fresh("replicated"), forward=forward)
+    for fail in (False, True):
+        ir = popxl.Ir(replication=8)
+        with ir.main_graph:
+            x = popxl.h2d_stream((3,), popxl.float32)
+            y = composed_op(op(ops.host_load(x), fail=fail), alpha=0.5)
+            out = popxl.d2h_stream((3,), popxl.float32)
+            ops.host_store(out, y)
+        data = np.random.default_rng(2).normal(size=(8, 3)).astype(np.float32)
+        with popxl.Session(ir, "ipu_model") as session:
+            if fail:
+                with pytest.raises(popart.poplar_application_runtime_error, match="ValueError: no"):
+                    session.run({x: data})
+            else:
+                np.testing.assert_array_equal(session.run({x: data})[out], leaky_reference(2 * data, 0.5))
