@@ -202,11 +202,6 @@ void GraphLowering::lowerRepeat(const ir::Op& op) {
 
 /// Works on dense memory; a result that may take over its operand's memory does where that dies.
 void GraphLowering::lowerCollective(const ir::Op& op) {
-  const ir::Ir& ir = graph_.ir();
-  if (ir.replicationFactor() != ir.instanceReplicationFactor()) {
-    fail(ErrorKind::kGraph, "`{}` at {} concerns {} replicas, of which this process runs {}", op.name(),
-         op.loc().str(), ir.replicationFactor(), ir.instanceReplicationFactor());
-  }
   const ir::Tensor* result = op.output();
   const Storage& to = storages_.at(result);
   Instruction instruction;
@@ -217,7 +212,7 @@ void GraphLowering::lowerCollective(const ir::Op& op) {
   const Ref from = contiguous(op.input(0));
   const Ref where = scatters ? temporary(result->type().bytes()) : refOf(result);
   instruction.cost.bytes = static_cast<double>(op.input(0)->type().bytes() + result->type().bytes());
-  instruction.what = RunCollective{std::move(collective), {}, {}};
+  instruction.what = RunCollective{std::move(collective), {}, {}, op.input(0)->type().bytes()};
   emit(std::move(instruction), {from, where});
   if (!scatters) return;
   const Layout dense(result->dtype(), result->shape());

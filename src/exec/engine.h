@@ -36,9 +36,10 @@ struct Lane {
 
 /// The memory that a program runs on.
 struct Memory {
-  std::span<Lane> lanes;               ///< all replicas
+  std::span<Lane> lanes;               ///< the replicas of this process
   std::span<std::byte* const> frames;  ///< main().frameBytes each: so many replicas run at once
   std::byte* shared = nullptr;         ///< sharedBytes
+  std::byte* exchange = nullptr;       ///< what Exchange::run wants
 };
 
 /// What carries out a program.

@@ -12,7 +12,8 @@ namespace popxl::exec {
 using compile::Code;
 using compile::Instruction;
 
-Executor::Executor(const compile::Program& program) : program_(program) {
+Executor::Executor(const compile::Program& program, Exchange& exchange)
+    : program_(program), exchange_(exchange) {
   for (const Code& code : program.codes) {
     prints_ =
         prints_ || std::any_of(code.instructions.begin(), code.instructions.end(), [](const Instruction& i) {
@@ -124,7 +125,7 @@ void Executor::runSegment(const Code& code, size_t begin, size_t end, const InSt
 
 void Executor::runCut(const Instruction& instruction, const InStep& step) {
   if (const auto* collective = std::get_if<compile::RunCollective>(&instruction.what)) {
-    runCollective(*collective, step);
+    runCollective(*collective, *instruction.ops.front(), step);
   } else if (const auto* call = std::get_if<compile::RunCall>(&instruction.what)) {
     callInStep(*call, step);
   } else if (const auto* repeat = std::get_if<compile::RunRepeat>(&instruction.what)) {
@@ -138,13 +139,13 @@ void Executor::runCut(const Instruction& instruction, const InStep& step) {
   }
 }
 
-void Executor::runCollective(const compile::RunCollective& collective, const InStep& step) {
+void Executor::runCollective(const compile::RunCollective& collective, const ir::Op& op, const InStep& step) {
   for (size_t r = 0; r < memory_.lanes.size(); ++r) {
     const Frame frame = frameOf(memory_.lanes[r], step);
     from_[r] = frame.at(collective.from);
     to_[r] = frame.at(collective.to);
   }
-  collective.collective->run(from_, to_);
+  exchange_.run(collective, op, from_, to_, memory_.exchange);
 }
 
 void Executor::callInStep(const compile::RunCall& call, const InStep& step) {
@@ -174,7 +175,7 @@ void Executor::repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, 
 template <typename Value>
 int64_t Executor::agreedValue(const ir::Op& op, const InStep& step, const Value& value) {
   for (size_t r = 0; r < memory_.lanes.size(); ++r) values_[r] = value(frameOf(memory_.lanes[r], step));
-  return agreed(op, values_);
+  return agreed(op, exchange_.gather(op, values_));
 }
 
 }  // namespace popxl::exec

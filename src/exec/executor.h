@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "exec/exchange.h"
 #include "exec/worker.h"
 
 namespace popxl::exec {
@@ -14,7 +15,7 @@ namespace popxl::exec {
 /// run, unless it is recorded.
 class Executor final : public Engine {
  public:
-  explicit Executor(const compile::Program& program);
+  Executor(const compile::Program& program, Exchange& exchange);
 
   void prepare(const Memory& memory) override;
   void run(const Memory& memory) override;
@@ -35,16 +36,17 @@ class Executor final : public Engine {
   void runInStep(const compile::Code& code, const InStep& step);
   void runSegment(const compile::Code& code, size_t begin, size_t end, const InStep& step);
   void runCut(const compile::Instruction& instruction, const InStep& step);
-  void runCollective(const compile::RunCollective& collective, const InStep& step);
+  void runCollective(const compile::RunCollective& collective, const ir::Op& op, const InStep& step);
   void callInStep(const compile::RunCall& call, const InStep& step);
   void repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, const InStep& step);
   template <typename Value>
   int64_t agreedValue(const ir::Op& op, const InStep& step, const Value& value);
 
   const compile::Program& program_;
+  Exchange& exchange_;
   bool prints_ = false;
   std::vector<Worker> workers_;        // one for each frame
-  std::vector<std::byte*> from_, to_;  // of a collective, by replica
+  std::vector<std::byte*> from_, to_;  // of a collective, by replica of this process
   std::vector<int64_t> values_;        // of a condition or trip count, by replica
   Memory memory_;
   Recorder* recorder_ = nullptr;

@@ -224,13 +224,31 @@ void Interpreter::runCompute(const ir::Op& op, Frame& frame) {
 
 void Interpreter::runCollective(const ir::Op& op, Frames& frames) {
   POPXL_ASSERT(frames.size() == replicas_, "{} of {} replicas reach {}", frames.size(), replicas_, op.name());
-  std::vector<ir::Array> in, out;
+  Bytes all;
   for (Frame& frame : frames) {
-    in.push_back(arrayOf(op.input(0)->type(), read(op.input(0), frame)));
+    const Bytes own = read(op.input(0), frame);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  const auto bytes = static_cast<std::ptrdiff_t>(all.size() / frames.size());
+  if (exchange_ != nullptr) all = exchange_->gather(op, all);
+  const auto replicas = exchange_ == nullptr ? frames.size() : static_cast<size_t>(exchange_->replicas());
+  std::vector<ir::Array> in, out;
+  for (auto at = all.begin(); in.size() < replicas; at += bytes) {
+    in.push_back(arrayOf(op.input(0)->type(), Bytes(at, at + bytes)));
     out.emplace_back(op.output()->dtype(), op.output()->shape());
   }
   ir::withPlace(op, [&] { op.def().collectiveReference(op, in, out); });
-  for (size_t r = 0; r < frames.size(); ++r) give(op, 0, bytesOf(out[r], op.output()->dtype()), frames[r]);
+  const size_t first = exchange_ == nullptr ? 0 : static_cast<size_t>(exchange_->first());
+  for (size_t r = 0; r < frames.size(); ++r)
+    give(op, 0, bytesOf(out[first + r], op.output()->dtype()), frames[r]);
+}
+
+/// What the given replicas agree on; where the op holds a collective, with those of all processes.
+int64_t Interpreter::agreedByAll(const ir::Op& op, const std::vector<int64_t>& values) const {
+  const auto called = op.calledGraphs();
+  const bool together = std::any_of(called.begin(), called.end(),
+                                    [](const ir::Graph* g) { return analysis::holdsCollective(*g); });
+  return agreed(op, together && exchange_ != nullptr ? exchange_->gather(op, values) : values);
 }
 
 std::vector<std::vector<Bytes>> Interpreter::runCallee(const ir::Graph& graph, const Frames& callers,
@@ -304,7 +322,7 @@ void Interpreter::runRepeat(const ir::Op& op, Frames& frames) {
     for (size_t i = loop.carried; i < op.outputs().size(); ++i)
       stacks[r].emplace_back(static_cast<size_t>(op.output(i)->type().bytes()));
   }
-  iterate(op, loop, agreed(op, counts), frames, values, stacks);
+  iterate(op, loop, agreedByAll(op, counts), frames, values, stacks);
   for (size_t r = 0; r < frames.size(); ++r) {
     for (size_t i = 0; i < loop.carried; ++i) {
       give(op, i, values[r][i], frames[r]);
@@ -320,7 +338,7 @@ void Interpreter::iterate(const ir::Op& op, const ir::Loop& loop, int64_t count,
   for (int64_t k = 0; k < count; ++k) {
     std::vector<int64_t> goOn;
     for (const auto& own : values) goOn.push_back(loop.whileTrue ? int64_t{own[0][0] != std::byte{0}} : 1);
-    if (agreed(op, goOn) == 0) break;
+    if (agreedByAll(op, goOn) == 0) break;
     const int64_t slice = loop.reverse ? count - 1 - k : k;
     std::vector<Inputs> inputs;
     for (size_t r = 0; r < frames.size(); ++r)
@@ -342,7 +360,7 @@ void Interpreter::runConditional(const ir::Op& op, Frames& frames) {
   for (Frame& frame : frames) taken.push_back(int64_t{read(op.input(0), frame)[0] != std::byte{0}});
   const auto branches = op.calledGraphs();
   const bool together = analysis::holdsCollective(*branches[0]) || analysis::holdsCollective(*branches[1]);
-  if (together) return runBranch(op, agreed(op, taken) != 0, frames);
+  if (together) return runBranch(op, agreedByAll(op, taken) != 0, frames);
   for (const bool isThen : {true, false}) {  // those of one branch, then those of the other
     Frames some;
     for (size_t r = 0; r < frames.size(); ++r) {
@@ -387,7 +405,7 @@ std::optional<std::vector<int64_t>> Interpreter::knownCondition(const ir::Op& co
 }
 
 void checkConditions(const compile::Program& program) {
-  const auto replicas = static_cast<size_t>(program.ir->instanceReplicationFactor());
+  const auto replicas = static_cast<size_t>(program.ir->replicationFactor());
   if (replicas == 1) return;
   for (const ir::Graph* graph : program.ir->graphs()) {
     for (const ir::Op* op : graph->ops()) {

@@ -8,6 +8,7 @@
 #include "compile/program.h"
 #include "exec/engine.h"
 #include "exec/evaluate.h"
+#include "exec/exchange.h"
 #include "ir/loop.h"
 
 namespace popxl::exec {
@@ -16,7 +17,9 @@ namespace popxl::exec {
 /// shares no kernel, fusion or memory plan with compiled programs and allocates as it goes.
 class Interpreter final : public Engine {
  public:
-  explicit Interpreter(const compile::Program& program) : program_(program) {}
+  /// `exchange`: with the replicas of other processes; null where there are none.
+  explicit Interpreter(const compile::Program& program, Exchange* exchange = nullptr)
+      : program_(program), exchange_(exchange) {}
 
   void run(const Memory& memory) override;
   /// The condition of a conditional on each of so many replicas, where it follows from constants alone.
@@ -48,6 +51,7 @@ class Interpreter final : public Engine {
   void iterate(const ir::Op& op, const ir::Loop& loop, int64_t count, Frames& frames,
                std::vector<std::vector<Bytes>>& values, std::vector<std::vector<Bytes>>& stacks);
   void runConditional(const ir::Op& op, Frames& frames);
+  int64_t agreedByAll(const ir::Op& op, const std::vector<int64_t>& values) const;
   void runBranch(const ir::Op& op, bool isThen, Frames& frames);
   using Inputs = std::vector<Cells>;
   Inputs iterationInputs(const ir::Op& op, const ir::Loop& loop, const std::vector<Bytes>& values,
@@ -67,6 +71,7 @@ class Interpreter final : public Engine {
   Cells passed(const ir::Op& op, size_t operand, Frame& frame) const;
 
   const compile::Program& program_;
+  Exchange* exchange_;
   std::unordered_map<const ir::Graph*, std::vector<ir::Op*>> schedules_;
   std::byte* shared_ = nullptr;
   size_t replicas_ = 1;

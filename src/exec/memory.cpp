@@ -46,9 +46,11 @@ void addPeak(const compile::Program& program, const compile::Code& code, MemoryR
 
 int64_t workersFor(int64_t replicas) { return std::min<int64_t>(replicas, kernels::threadCount()); }
 
-MemoryReport memoryOf(const compile::Program& program, int64_t replicas) {
+MemoryReport memoryOf(const compile::Program& program, const Exchange& exchange) {
+  const int64_t replicas = exchange.lanes();
   MemoryReport report;
-  report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas;
+  report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas +
+                      exchange.bytesFor(program);
   report.variableBytes = program.variableBytes * replicas + program.sharedBytes;
   report.constantBytes = program.constantBytes;
   report.remoteBytes = RemoteMemory::bytesOf(program) * replicas;

@@ -73,9 +73,12 @@ void RemoteMemory::read(const compile::RemoteVariable& v, int64_t shard, const s
   std::memset(to + bytes, 0, static_cast<size_t>(v.shardBytes) - bytes);
 }
 
-void RemoteMemory::write(const compile::RemoteVariable& v, int64_t shard, std::byte* whole) const {
+const std::byte* RemoteMemory::value(const compile::RemoteVariable& v) const { return at(v.buffer, v.entry); }
+
+void RemoteMemory::join(const compile::RemoteVariable& v, int64_t shard, const std::byte* from,
+                        std::byte* whole) {
   const size_t bytes = present(v, shard);
-  if (bytes > 0) std::memcpy(whole + shard * v.shardBytes, at(v.buffer, v.entry), bytes);
+  if (bytes > 0) std::memcpy(whole + shard * v.shardBytes, from, bytes);
 }
 
 }  // namespace popxl::exec

@@ -15,9 +15,13 @@ class RemoteMemory {
 
   /// The memory of an entry. Error(kValue) naming `op` when the buffer has no such entry.
   std::byte* entry(int64_t buffer, int64_t index, const ir::Op& op) const;
-  /// The given shard of a remote variable from its whole value, padded with zeros, and back into that.
+  /// The given shard of a remote variable from its whole value, padded with zeros.
   void read(const compile::RemoteVariable& variable, int64_t shard, const std::byte* whole);
-  void write(const compile::RemoteVariable& variable, int64_t shard, std::byte* whole) const;
+  /// The shard that is here, of shardBytes.
+  const std::byte* value(const compile::RemoteVariable& variable) const;
+  /// Puts a shard into the whole value.
+  static void join(const compile::RemoteVariable& variable, int64_t shard, const std::byte* from,
+                   std::byte* whole);
 
   int64_t bytes() const { return arena_.bytes(); }
   int64_t touchedBytes() const { return arena_.touchedBytes(); }

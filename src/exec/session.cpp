@@ -42,19 +42,19 @@ int& UserCode::depth() {
   return depth;
 }
 
-Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind) : ir_(std::move(ir)) {
+Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind)
+    : ir_(std::move(ir)), exchange_(*ir_), replicas_(exchange_.lanes()) {
   refreshLogLevel();
   if (kind == EngineKind::kCompiled) {
     log().info("Starting compilation");
     program_ = compile::compile(*ir_);
-    engine_ = std::make_unique<Executor>(*program_);
+    engine_ = std::make_unique<Executor>(*program_, exchange_);
   } else {
     program_ = compile::prepare(*ir_);
-    engine_ = std::make_unique<Interpreter>(*program_);
+    engine_ = std::make_unique<Interpreter>(*program_, &exchange_);
   }
   checkConditions(*program_);
   ir_->markSessionMade();
-  replicas_ = ir_->instanceReplicationFactor();
   cursors_.resize(program_->streams.size());
   std::set<const ir::Graph*> seen;
   std::set<std::string> used;
@@ -72,14 +72,16 @@ void Session::attach() {
     lanes_.resize(static_cast<size_t>(replicas_));
   }
   const int64_t workers = workersFor(replicas_);
-  frames_ = std::make_unique<Arena>(main.frameBytes * workers + main.laneBytes * replicas_);
+  const int64_t lanes = main.frameBytes * workers, end = lanes + main.laneBytes * replicas_;
+  frames_ = std::make_unique<Arena>(end + exchange_.bytesFor(*program_));
   for (int64_t w = 0; w < workers; ++w) workerFrames_.push_back(frames_->base() + w * main.frameBytes);
   for (int64_t r = 0; r < replicas_; ++r) {
     Lane& lane = lanes_[static_cast<size_t>(r)];
     lane.variables = variables_->base() + r * program_->variableBytes;
-    lane.frame = frames_->base() + workers * main.frameBytes + r * main.laneBytes;
+    lane.frame = frames_->base() + lanes + r * main.laneBytes;
     lane.remote = &remote_[static_cast<size_t>(r)];
   }
+  exchangeMemory_ = frames_->base() + end;
 }
 
 void Session::detach() {
@@ -88,7 +90,7 @@ void Session::detach() {
   workerFrames_.clear();
 }
 
-Memory Session::memoryOfRun() { return {lanes_, workerFrames_, shared()}; }
+Memory Session::memoryOfRun() { return {lanes_, workerFrames_, shared(), exchangeMemory_}; }
 
 namespace {
 
@@ -98,16 +100,19 @@ int64_t shardOf(const ir::Tensor& variable, int64_t replica) {
   return shards.empty() ? 0 : shards[static_cast<size_t>(replica) % shards.size()];
 }
 
-}  // namespace
-
-int64_t Session::rowOf(const ir::Tensor& variable, int64_t replica) const {
+/// The row of the host's value of a variable that a replica has.
+int64_t rowOf(const ir::Tensor& variable, int64_t replica) {
   const auto& groups = variable.settings().groupOf;
   return groups.empty() ? 0 : groups[static_cast<size_t>(replica) % groups.size()];
 }
 
+}  // namespace
+
+// Replicas are numbered over all processes here.
+
 /// Whether the host keeps what each replica has, not only what the first of each group has.
 bool Session::keepsEach(const ir::Tensor& variable) const {
-  return variable.settings().retrieveAllReplicas && variable.settings().numGroups < replicas_;
+  return variable.settings().retrieveAllReplicas && variable.settings().numGroups < exchange_.replicas();
 }
 
 /// The host's values of a variable for a replica: of its own, if they are known, else of its group.
@@ -126,7 +131,7 @@ void Session::dropOldValues() {
     const ir::Tensor& own = *ir_->mainGraph().find(known.first);
     const int64_t bytes = own.type().bytes();
     std::vector<bool> seen(static_cast<size_t>(own.settings().numGroups), false);
-    for (int64_t r = 0; r < replicas_; ++r) {
+    for (int64_t r = 0; r < exchange_.replicas(); ++r) {
       const int64_t row = rowOf(own, r);
       if (seen[static_cast<size_t>(row)]) continue;
       seen[static_cast<size_t>(row)] = true;
@@ -146,13 +151,15 @@ void Session::weightsFromHost() {
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
     for (int64_t r = 0; r < (place.shared ? 1 : replicas_); ++r) {
       std::byte* to = place.shared ? shared() : lanes_[static_cast<size_t>(r)].variables;
-      std::memcpy(to + place.offset, hostValue(*own, r), static_cast<size_t>(t->type().bytes()));
+      std::memcpy(to + place.offset, hostValue(*own, exchange_.first() + r),
+                  static_cast<size_t>(t->type().bytes()));
     }
   }
   for (const compile::RemoteVariable& v : program_->remoteVariables) {
     const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
     for (int64_t r = 0; r < replicas_; ++r)
-      remote_[static_cast<size_t>(r)].read(v, shardOf(*own, r), hostValue(*own, r));
+      remote_[static_cast<size_t>(r)].read(v, shardOf(*own, exchange_.first() + r),
+                                           hostValue(*own, exchange_.first() + r));
   }
   failed_ = false;
   prepared_ = false;
@@ -171,39 +178,46 @@ void Session::weightsToHost() {
   if (failed_) return;  // the host keeps the last good values
   for (const auto& [t, place] : program_->variablePlaces) {
     if (place.shared) continue;  // never written
-    const ir::Tensor* own = ir_->mainGraph().find(t->name());
-    const int64_t bytes = t->type().bytes();
-    const auto value = [&](int64_t r) { return lanes_[static_cast<size_t>(r)].variables + place.offset; };
-    for (int64_t r = replicas_; r-- > 0;) {  // the first replica of a group speaks for it
-      std::memcpy(own->data()->bytes + rowOf(*own, r) * bytes, value(r), static_cast<size_t>(bytes));
-    }
-    if (!keepsEach(*own)) continue;
-    auto& each = replicaValues_[own->name()];
-    each.resize(static_cast<size_t>(bytes * replicas_));
-    for (int64_t r = 0; r < replicas_; ++r)
-      std::memcpy(each.data() + r * bytes, value(r), static_cast<size_t>(bytes));
+    const int64_t offset = place.offset, bytes = t->type().bytes();
+    toHost(
+        *ir_->mainGraph().find(t->name()), bytes,
+        [&](int64_t lane) { return lanes_[static_cast<size_t>(lane)].variables + offset; },
+        [&](int64_t, const std::byte* from, std::byte* to) {
+          std::memcpy(to, from, static_cast<size_t>(bytes));
+        });
   }
-  for (const compile::RemoteVariable& v : program_->remoteVariables) remoteToHost(v);
+  for (const compile::RemoteVariable& v : program_->remoteVariables) {
+    toHost(
+        *ir_->mainGraph().find(v.tensor->name()), v.shardBytes,
+        [&](int64_t lane) { return remote_[static_cast<size_t>(lane)].value(v); },
+        [&](int64_t shard, const std::byte* from, std::byte* to) { RemoteMemory::join(v, shard, from, to); });
+  }
 }
 
-void Session::remoteToHost(const compile::RemoteVariable& v) {
-  const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
-  const int64_t bytes = v.tensor->type().bytes();
-  for (int64_t r = replicas_; r-- > 0;) {
-    std::byte* row = own->data()->bytes + rowOf(*own, r) * bytes;
-    remote_[static_cast<size_t>(r)].write(v, shardOf(*own, r), row);
+/// Brings a variable to the host: `value(lane)` is the piece of `bytes` bytes that a replica of this process
+/// has, `join(shard, piece, whole)` puts one where it belongs in the whole value.
+template <typename Value, typename Join>
+void Session::toHost(const ir::Tensor& own, int64_t bytes, const Value& value, const Join& join) {
+  const bool each = keepsEach(own);
+  // The first replica of a group that has a shard speaks for it, unless all are asked.
+  std::vector<int64_t> speakers;
+  std::set<std::pair<int64_t, int64_t>> spoken;
+  for (int64_t r = 0; r < exchange_.replicas(); ++r) {
+    if (spoken.emplace(rowOf(own, r), shardOf(own, r)).second || each) speakers.push_back(r);
   }
-  if (!keepsEach(*own)) return;
-  auto& each = replicaValues_[own->name()];
-  each.resize(static_cast<size_t>(bytes * replicas_));
-  const auto fill = [&](int64_t from, int64_t to) {
-    remote_[static_cast<size_t>(from)].write(v, shardOf(*own, from), each.data() + to * bytes);
-  };
-  for (int64_t r = 0; r < replicas_; ++r) {  // other shards from the replicas of its group, then its own
-    for (int64_t other = replicas_; other-- > 0;) {
-      if (!own->settings().shardOf.empty() && rowOf(*own, other) == rowOf(*own, r)) fill(other, r);
-    }
-    fill(r, r);
+  const Exchange::Pieces pieces = exchange_.collect(speakers, bytes, value);
+  const int64_t whole = own.type().bytes();
+  for (size_t i = speakers.size(); i-- > 0;) {
+    join(shardOf(own, speakers[i]), pieces.at[i], own.data()->bytes + rowOf(own, speakers[i]) * whole);
+  }
+  if (!each) return;
+  auto& values = replicaValues_[own.name()];
+  values.resize(static_cast<size_t>(whole * exchange_.replicas()));
+  for (size_t r = 0; r < speakers.size(); ++r) {  // other shards are those of its group
+    std::byte* to = values.data() + static_cast<int64_t>(r) * whole;
+    const auto row = rowOf(own, speakers[r]);
+    std::memcpy(to, own.data()->bytes + row * whole, static_cast<size_t>(whole));
+    join(shardOf(own, speakers[r]), pieces.at[r], to);
   }
 }
 
@@ -265,7 +279,7 @@ Profile Session::stopProfile() {
   return recorder->profile(peaks_);
 }
 
-MemoryReport Session::memory() const { return memoryOf(*program_, replicas_); }
+MemoryReport Session::memory() const { return memoryOf(*program_, exchange_); }
 
 int64_t Session::touchedBytes() const {
   int64_t bytes = program_->constantBytes;

@@ -11,6 +11,7 @@
 #include "compile/program.h"
 #include "exec/arena.h"
 #include "exec/engine.h"
+#include "exec/exchange.h"
 #include "exec/memory.h"
 #include "exec/recorder.h"
 #include "popxl/engine.h"
@@ -67,11 +68,11 @@ class Session {
 
  private:
   void setCursors(std::span<const StreamBuffer> buffers);
-  int64_t rowOf(const ir::Tensor& variable, int64_t replica) const;
+  template <typename Value, typename Join>
+  void toHost(const ir::Tensor& own, int64_t bytes, const Value& value, const Join& join);
   bool keepsEach(const ir::Tensor& variable) const;
   const std::byte* hostValue(const ir::Tensor& variable, int64_t replica) const;
   void dropOldValues();
-  void remoteToHost(const compile::RemoteVariable& variable);
   void prepare();
   Memory memoryOfRun();
   std::byte* shared() const { return variables_->base() + program_->variableBytes * replicas_; }
@@ -80,13 +81,15 @@ class Session {
   std::shared_ptr<const compile::Program> program_;
   std::vector<bool> streamUsed_;
   std::vector<StreamCursor> cursors_;  // of the run, one per stream of the program
-  int64_t replicas_;
-  std::unique_ptr<Arena> frames_;     // of the workers, then of the replicas
+  Exchange exchange_;
+  int64_t replicas_;                  // of this process
+  std::unique_ptr<Arena> frames_;     // of the workers, then of the replicas, then for the exchange
   std::unique_ptr<Arena> variables_;  // of the replicas, then what they share
   std::vector<RemoteMemory> remote_;  // one per replica
   std::vector<Lane> lanes_;
   std::map<std::string, std::vector<std::byte>> replicaValues_;  // by variable, see replicaValues
   std::vector<std::byte*> workerFrames_;
+  std::byte* exchangeMemory_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Recorder> recorder_;  // while a profile is being taken
   MachinePeaks peaks_;

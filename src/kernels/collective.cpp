@@ -190,6 +190,9 @@ class Reduce final : public Collective {
     const auto replicas = static_cast<int64_t>(from.size());
     forItems(items * static_cast<int64_t>(groups_.size()), elements_ * replicas, [&](int64_t i) {
       const auto& members = groups_[static_cast<size_t>(i / items)];
+      if (std::none_of(members.begin(), members.end(),
+                       [&](int32_t m) { return to[static_cast<size_t>(m)] != nullptr; }))
+        return;
       const int64_t first = i % items * kItem, end = std::min(first + kItem, elements_);
       reduceItem<T>(reduction_, members, from, first, end, [&](int64_t at, const Wide<T>* row, int64_t n) {
         scatters_ ? scatter(members, at, row, n, to) : share(members, at, row, n, to);
@@ -207,7 +210,9 @@ class Reduce final : public Collective {
  private:
   void share(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
              std::span<std::byte* const> to) const {
-    for (const int32_t m : members) storeRow<T>(row, at, n, to[static_cast<size_t>(m)]);
+    for (const int32_t m : members) {
+      if (std::byte* result = to[static_cast<size_t>(m)]; result != nullptr) storeRow<T>(row, at, n, result);
+    }
   }
 
   void scatter(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
@@ -216,7 +221,8 @@ class Reduce final : public Collective {
     for (int64_t done = 0; done < n;) {
       const int64_t owner = (at + done) / part, begin = (at + done) % part;
       const int64_t count = std::min(n - done, part - begin);
-      storeRow<T>(row + done, begin, count, to[static_cast<size_t>(members[static_cast<size_t>(owner)])]);
+      std::byte* result = to[static_cast<size_t>(members[static_cast<size_t>(owner)])];
+      if (result != nullptr) storeRow<T>(row + done, begin, count, result);
       done += count;
     }
   }
@@ -227,6 +233,7 @@ class Reduce final : public Collective {
       for (size_t k = 0; k < members.size(); ++k) {
         const int64_t present = std::clamp<int64_t>(elements_ - static_cast<int64_t>(k) * part, 0, part);
         T* values = reinterpret_cast<T*>(to[static_cast<size_t>(members[k])]);
+        if (values == nullptr) continue;
         std::fill(values + present, values + part, T{});
       }
     }
@@ -289,7 +296,8 @@ class Copies final : public Collective {
     forItems(receivers, bytes_ * receivers / 4, [&](int64_t i) {
       const auto [g, k] = receivers_[static_cast<size_t>(i)];
       const std::vector<int32_t>& members = groups_[g];
-      receive_(members, k, from, to[static_cast<size_t>(members[k])]);
+      std::byte* result = to[static_cast<size_t>(members[k])];
+      if (result != nullptr) receive_(members, k, from, result);
     });
   }
   std::string describe() const override { return what_; }

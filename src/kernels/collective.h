@@ -26,7 +26,7 @@ class Collective {
  public:
   virtual ~Collective() = default;
   /// Element 0 of each replica's operand and of its result, both dense. They may be the same memory where
-  /// `worksInPlace`, else they must not overlap.
+  /// `worksInPlace`, else they must not overlap. A result that is null is left out.
   virtual void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const = 0;
   virtual bool worksInPlace() const { return false; }
   virtual std::string describe() const = 0;

@@ -1,0 +1,111 @@
+#include "exec/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace popxl::exec {
+
+Exchange::Exchange(const ir::Ir& ir)
+    : lanes_(ir.instanceReplicationFactor()),
+      first_(ir.options().enableDistributedReplicatedGraphs ? ir.options().globalReplicaOffset : 0),
+      replicas_(ir.replicationFactor()) {
+  if (lanes_ == replicas_) return;
+  cluster_ = &dist::cluster();
+  if (cluster_->size() * lanes_ != replicas_ || cluster_->index() * lanes_ != first_) {
+    fail(ErrorKind::kRuntime,
+         "the program has {} replicas, of which this process is to run {} from number {} on; that does not "
+         "fit process {} of {}, which `poprun` or mpirun made this one",
+         replicas_, lanes_, first_, cluster_->index(), cluster_->size());
+  }
+  from_.resize(static_cast<size_t>(replicas_));
+  to_.resize(static_cast<size_t>(replicas_));
+}
+
+int64_t Exchange::bytesFor(const compile::Program& program) const {
+  if (alone()) return 0;
+  int64_t most = 0;
+  for (const compile::Code& code : program.codes) {
+    for (const int32_t cut : code.cuts) {
+      const auto& what = code.instructions[static_cast<size_t>(cut)].what;
+      if (const auto* collective = std::get_if<compile::RunCollective>(&what))
+        most = std::max(most, collective->bytes);
+    }
+  }
+  return most * (lanes_ + replicas_);
+}
+
+/// What this process waits for, should another one be gone.
+void Exchange::announce(const ir::Op& op) {
+  std::string& name = names_[&op];
+  if (name.empty()) {
+    name =
+        fmt::format("`{}` at {} (replicas {} to {})", op.name(), op.loc().str(), first_, first_ + lanes_ - 1);
+  }
+  cluster_->setActivity(name.c_str());
+}
+
+void Exchange::run(const compile::RunCollective& collective, const ir::Op& op,
+                   std::span<std::byte* const> from, std::span<std::byte* const> to, std::byte* memory) {
+  if (alone()) return collective.collective->run(from, to);
+  announce(op);
+  const int64_t bytes = collective.bytes;
+  for (int64_t lane = 0; lane < lanes_; ++lane) {
+    std::memcpy(memory + lane * bytes, from[static_cast<size_t>(lane)], static_cast<size_t>(bytes));
+  }
+  std::byte* const all = memory + lanes_ * bytes;
+  cluster_->allGather(memory, lanes_ * bytes, all);
+  for (int64_t r = 0; r < replicas_; ++r) from_[static_cast<size_t>(r)] = all + r * bytes;
+  std::fill(to_.begin(), to_.end(), nullptr);
+  std::copy(to.begin(), to.end(), to_.begin() + first_);
+  collective.collective->run(from_, to_);
+}
+
+template <typename T>
+std::vector<T> Exchange::gatherAll(const ir::Op& op, const std::vector<T>& mine) {
+  if (alone()) return mine;
+  announce(op);
+  std::vector<T> all(mine.size() * static_cast<size_t>(cluster_->size()));
+  cluster_->allGather(mine.data(), static_cast<int64_t>(mine.size() * sizeof(T)), all.data());
+  return all;
+}
+
+std::vector<std::byte> Exchange::gather(const ir::Op& op, const std::vector<std::byte>& mine) {
+  return gatherAll(op, mine);
+}
+
+std::vector<int64_t> Exchange::gather(const ir::Op& op, const std::vector<int64_t>& mine) {
+  return gatherAll(op, mine);
+}
+
+Exchange::Pieces Exchange::collect(const std::vector<int64_t>& replicas, int64_t bytes,
+                                   const std::function<const std::byte*(int64_t lane)>& value) {
+  Pieces pieces;
+  if (alone()) {
+    for (const int64_t r : replicas) pieces.at.push_back(value(r));
+    return pieces;
+  }
+  // Every process sends as many pieces as the one with most.
+  std::vector<int64_t> sent(static_cast<size_t>(cluster_->size()), 0);
+  for (const int64_t r : replicas) ++sent[static_cast<size_t>(r / lanes_)];
+  const int64_t room = *std::max_element(sent.begin(), sent.end()) * bytes;
+  std::vector<std::byte> mine(static_cast<size_t>(room));
+  std::byte* next = mine.data();
+  for (const int64_t r : replicas) {
+    if (r < first_ || r >= first_ + lanes_) continue;
+    std::memcpy(next, value(r - first_), static_cast<size_t>(bytes));
+    next += bytes;
+  }
+  pieces.memory.resize(static_cast<size_t>(room * cluster_->size()));
+  cluster_->setActivity("copying variables to the host");
+  cluster_->allGather(mine.data(), room, pieces.memory.data());
+  std::fill(sent.begin(), sent.end(), 0);
+  for (const int64_t r : replicas) {
+    const int64_t process = r / lanes_, before = sent[static_cast<size_t>(process)]++;
+    pieces.at.push_back(pieces.memory.data() + process * room + before * bytes);
+  }
+  return pieces;
+}
+
+}  // namespace popxl::exec

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/program.h"
+#include "dist/cluster.h"
+
+namespace popxl::exec {
+
+/// What concerns all replicas of a program, of which this process runs some and other processes the others. A
+/// process runs `lanes` replicas from number `first` on; every process does the same with as many.
+class Exchange {
+ public:
+  /// Error(kRuntime) when the program is for several processes and these are not there.
+  explicit Exchange(const ir::Ir& ir);
+
+  int64_t lanes() const { return lanes_; }
+  int64_t first() const { return first_; }
+  int64_t replicas() const { return replicas_; }  ///< of all processes
+  bool alone() const { return cluster_ == nullptr; }
+
+  /// Memory that `run` needs, in bytes.
+  int64_t bytesFor(const compile::Program& program) const;
+  /// A collective of this process's replicas with all others; `memory` has bytesFor(program).
+  void run(const compile::RunCollective& collective, const ir::Op& op, std::span<std::byte* const> from,
+           std::span<std::byte* const> to, std::byte* memory);
+  /// Values of all replicas, given as many of each replica of this process.
+  std::vector<std::byte> gather(const ir::Op& op, const std::vector<std::byte>& mine);
+  std::vector<int64_t> gather(const ir::Op& op, const std::vector<int64_t>& mine);
+
+  /// What some replicas have, `at` in the order in which they were asked for.
+  struct Pieces {
+    std::vector<const std::byte*> at;
+    std::vector<std::byte> memory;  ///< of those of other processes
+  };
+  /// The `bytes` bytes of each of `replicas`, in rising order: at value(lane) for those of this process.
+  Pieces collect(const std::vector<int64_t>& replicas, int64_t bytes,
+                 const std::function<const std::byte*(int64_t lane)>& value);
+
+ private:
+  template <typename T>
+  std::vector<T> gatherAll(const ir::Op& op, const std::vector<T>& mine);
+  void announce(const ir::Op& op);
+
+  int64_t lanes_, first_ = 0, replicas_;
+  dist::Cluster* cluster_ = nullptr;
+  std::vector<std::byte*> from_, to_;  // of a collective, by replica
+  std::map<const ir::Op*, std::string> names_;
+};
+
+}  // namespace popxl::exec
