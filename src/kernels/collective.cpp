@@ -43,6 +43,14 @@ constexpr int64_t kMaxDepth = 24;     ///< of the tree: more replicas than anyon
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Results of all replicas larger than this are written past the caches: they would not stay there anyway.
+constexpr int64_t kStreamBytes = 16 << 20;
+
+void copyPart(std::byte* to, const std::byte* from, int64_t bytes, bool stream = false) {
+  if (stream && bytes >= 1024) return simd::moveOps().stream(from, to, bytes);
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
 template <typename Body>
 void forItems(int64_t items, int64_t elements, const Body& body) {
   if (elements >= kSerialElements) return parallelFor(items, body);
@@ -210,8 +218,16 @@ class Reduce final : public Collective {
  private:
   void share(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
              std::span<std::byte* const> to) const {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    const bool stream = elements_ * kSize * static_cast<int64_t>(to.size()) > kStreamBytes;
     for (const int32_t m : members) {
-      if (std::byte* result = to[static_cast<size_t>(m)]; result != nullptr) storeRow<T>(row, at, n, result);
+      std::byte* result = to[static_cast<size_t>(m)];
+      if (result == nullptr) continue;
+      if constexpr (std::is_same_v<T, Wide<T>>) {
+        copyPart(result + at * kSize, reinterpret_cast<const std::byte*>(row), n * kSize, stream);
+      } else {
+        storeRow<T>(row, at, n, result);
+      }
     }
   }
 
@@ -319,9 +335,42 @@ CollectivePtr makeCopies(std::string_view what, DType dtype, int64_t elements, R
                                            std::move(receive));
 }
 
-void copyPart(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
+/// Reads each piece once and writes it to all members while it is in the cache.
+class Gather final : public Collective {
+ public:
+  Gather(DType dtype, int64_t elements, int64_t total, ReplicaGroups groups)
+      : dtype_(dtype),
+        bytes_(elements * sizeOf(dtype)),
+        total_(total * sizeOf(dtype)),
+        groups_(std::move(groups)) {}
+
+  void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
+    const int64_t pieces = ceilDiv(bytes_, kPiece), size = static_cast<int64_t>(groups_.front().size());
+    const bool stream = total_ * static_cast<int64_t>(to.size()) > kStreamBytes;
+    const int64_t items = pieces * static_cast<int64_t>(from.size());
+    forItems(items, total_ * static_cast<int64_t>(to.size()) / 4, [&](int64_t i) {
+      const int64_t source = i / pieces, first = i % pieces * kPiece, k = source % size;
+      const std::vector<int32_t>& members = groups_[static_cast<size_t>(source / size)];
+      const int64_t begin = k * bytes_ + first;
+      const int64_t bytes = std::min({kPiece, bytes_ - first, total_ - begin});
+      const std::byte* piece = from[static_cast<size_t>(members[static_cast<size_t>(k)])] + first;
+      for (const int32_t m : members) {
+        std::byte* result = to[static_cast<size_t>(m)];
+        if (result != nullptr) copyPart(result + begin, piece, bytes, stream);
+      }
+    });
+  }
+  std::string describe() const override {
+    return fmt::format("all_gather {} {} over {} group(s) of {}", popxl::nameOf(dtype_),
+                       total_ / sizeOf(dtype_), groups_.size(), groups_.front().size());
+  }
+
+ private:
+  static constexpr int64_t kPiece = 128 * 1024;  ///< bytes
+  DType dtype_;
+  int64_t bytes_, total_;  ///< of an operand, of a result
+  ReplicaGroups groups_;
+};
 
 }  // namespace
 
@@ -345,16 +394,7 @@ CollectivePtr makeReduceScatter(CollectiveReduction reduction, DType dtype, int6
 }
 
 CollectivePtr makeAllGather(DType dtype, int64_t elements, int64_t total, ReplicaGroups groups) {
-  const int64_t bytes = elements * sizeOf(dtype), all = total * sizeOf(dtype);
-  return makeCopies("all_gather", dtype, total, std::move(groups),
-                    [bytes, all](const std::vector<int32_t>& members, size_t,
-                                 std::span<std::byte* const> from, std::byte* to) {
-                      for (size_t k = 0; k < members.size(); ++k) {
-                        const int64_t begin = static_cast<int64_t>(k) * bytes;
-                        copyPart(to + begin, from[static_cast<size_t>(members[k])],
-                                 std::min(bytes, all - begin));
-                      }
-                    });
+  return std::make_unique<Gather>(dtype, elements, total, std::move(groups));
 }
 
 CollectivePtr makeReplicaSlice(DType dtype, int64_t elements, ReplicaGroups groups) {
