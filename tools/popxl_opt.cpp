@@ -1,6 +1,7 @@
 // Reads a program as text, runs passes on it, verifies it and prints it. What it prints is read back and
 // compared.
 
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -56,6 +57,14 @@ std::vector<std::string> splitAt(std::string_view text, std::string_view separat
   }
 }
 
+int64_t bytesOf(std::string_view text) {
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || end != text.data() + text.size() || bytes < 0)
+    fail(ErrorKind::kValue, "--elide takes a number of bytes, not `{}`", text);
+  return bytes;
+}
+
 Arguments readArguments(int argc, char** argv) {
   Arguments out;
   for (int i = 1; i < argc; ++i) {
@@ -65,7 +74,7 @@ Arguments readArguments(int argc, char** argv) {
     } else if (argument.starts_with("--load=")) {
       loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--elide=")) {
-      out.print.elideDataAbove = std::stoll(std::string(argument.substr(8)));
+      out.print.elideDataAbove = bytesOf(argument.substr(8));
     } else if (argument == "--verify") {
       out.verify = true;
     } else if (argument == "--no-loc") {

@@ -23,8 +23,9 @@ Exchange::Exchange(const ir::Ir& ir)
   to_.resize(static_cast<size_t>(replicas_));
 }
 
-int64_t Exchange::bytesFor(const compile::Program& program) const {
-  if (alone()) return 0;
+int64_t Exchange::bytesFor(const compile::Program& program, int64_t lanes) {
+  const int64_t replicas = program.ir->replicationFactor();
+  if (lanes == replicas) return 0;
   int64_t most = 0;
   for (const compile::Code& code : program.codes) {
     for (const int32_t cut : code.cuts) {
@@ -33,7 +34,7 @@ int64_t Exchange::bytesFor(const compile::Program& program) const {
         most = std::max(most, collective->bytes);
     }
   }
-  return most * (lanes_ + replicas_);
+  return most * (lanes + replicas);
 }
 
 /// What this process waits for, should another one be gone.

@@ -23,9 +23,9 @@ class Exchange {
   int64_t replicas() const { return replicas_; }  ///< of all processes
   bool alone() const { return cluster_ == nullptr; }
 
-  /// Memory that `run` needs, in bytes.
-  int64_t bytesFor(const compile::Program& program) const;
-  /// A collective of this process's replicas with all others; `memory` has bytesFor(program).
+  /// Memory that `run` needs in a process with `lanes` of the replicas, in bytes.
+  static int64_t bytesFor(const compile::Program& program, int64_t lanes);
+  /// A collective of this process's replicas with all others; `memory` has bytesFor.
   void run(const compile::RunCollective& collective, const ir::Op& op, std::span<std::byte* const> from,
            std::span<std::byte* const> to, std::byte* memory);
   /// Values of all replicas, given as many of each replica of this process.

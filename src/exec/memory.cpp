@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "exec/exchange.h"
 #include "exec/remote_memory.h"
 #include "kernels/parallel.h"
 
@@ -46,11 +47,10 @@ void addPeak(const compile::Program& program, const compile::Code& code, MemoryR
 
 int64_t workersFor(int64_t replicas) { return std::min<int64_t>(replicas, kernels::threadCount()); }
 
-MemoryReport memoryOf(const compile::Program& program, const Exchange& exchange) {
-  const int64_t replicas = exchange.lanes();
+MemoryReport memoryOf(const compile::Program& program, int64_t replicas) {
   MemoryReport report;
   report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas +
-                      exchange.bytesFor(program);
+                      Exchange::bytesFor(program, replicas);
   report.variableBytes = program.variableBytes * replicas + program.sharedBytes;
   report.constantBytes = program.constantBytes;
   report.remoteBytes = RemoteMemory::bytesOf(program) * replicas;

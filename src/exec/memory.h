@@ -1,7 +1,6 @@
 #pragma once
 
 #include "compile/program.h"
-#include "exec/exchange.h"
 #include "popxl/memory.h"
 
 namespace popxl::exec {
@@ -9,7 +8,7 @@ namespace popxl::exec {
 /// How many replicas run at once: each needs a frame.
 int64_t workersFor(int64_t replicas);
 
-/// What this process needs to run a program on its replicas.
-MemoryReport memoryOf(const compile::Program& program, const Exchange& exchange);
+/// What a process needs to run so many replicas of a program.
+MemoryReport memoryOf(const compile::Program& program, int64_t replicas);
 
 }  // namespace popxl::exec

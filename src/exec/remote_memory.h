@@ -23,7 +23,6 @@ class RemoteMemory {
   static void join(const compile::RemoteVariable& variable, int64_t shard, const std::byte* from,
                    std::byte* whole);
 
-  int64_t bytes() const { return arena_.bytes(); }
   int64_t touchedBytes() const { return arena_.touchedBytes(); }
   /// What one of these takes.
   static int64_t bytesOf(const compile::Program& program);

@@ -73,7 +73,7 @@ void Session::attach() {
   }
   const int64_t workers = workersFor(replicas_);
   const int64_t lanes = main.frameBytes * workers, end = lanes + main.laneBytes * replicas_;
-  frames_ = std::make_unique<Arena>(end + exchange_.bytesFor(*program_));
+  frames_ = std::make_unique<Arena>(end + Exchange::bytesFor(*program_, replicas_));
   for (int64_t w = 0; w < workers; ++w) workerFrames_.push_back(frames_->base() + w * main.frameBytes);
   for (int64_t r = 0; r < replicas_; ++r) {
     Lane& lane = lanes_[static_cast<size_t>(r)];
@@ -279,7 +279,7 @@ Profile Session::stopProfile() {
   return recorder->profile(peaks_);
 }
 
-MemoryReport Session::memory() const { return memoryOf(*program_, exchange_); }
+MemoryReport Session::memory() const { return memoryOf(*program_, replicas_); }
 
 int64_t Session::touchedBytes() const {
   int64_t bytes = program_->constantBytes;
