@@ -119,7 +119,8 @@ def main() -> None:
     parser.add_argument("pages", nargs="+", type=pathlib.Path)
     arguments = parser.parse_args()
     build = pathlib.Path(os.environ.get("POPXL_BUILD", ROOT / "build" / "release"))
-    os.environ["PATH"] = f"{build / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    folders = [build / "bin", pathlib.Path(sys.executable).parent]  # `python` is this one
+    os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
     problems = []
     for page in [page.resolve() for page in arguments.pages]:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
