@@ -83,11 +83,12 @@ int64_t constantBytes(const std::vector<const ir::Graph*>& graphs) {
 }
 
 /// What every program goes through, in this order.
-constexpr std::array<std::string_view, 5> kPasses = {
+constexpr std::array<std::string_view, 6> kPasses = {
     "decompose_split",  // heads of attention are views of one product, read where they lie, through calls too
     "attention",
     "recompute_views",  // after the passes that look for views where the program made them
     "transposed_products",
+    "transposed_convolutions",
     "expand_batch_norm",  // before anything looks at elementwise ops, so that these are among them
 };
 

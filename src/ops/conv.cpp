@@ -319,6 +319,33 @@ void convTranspose(Defs& defs) {
   defs.push_back(def);
 }
 
+/// Weights with inputs and outputs exchanged and every window turned round, as another way to read them.
+void convFlipWeights(Defs& defs) {
+  OpDef def;
+  def.name = "conv_flip_weights";
+  def.type = "ConvFlipWeights";
+  def.doc =
+      "Weights of a transposed convolution as those of a convolution: outputs first, windows turned round.";
+  def.operands = {{"weight", ir::kNumeric, "Channels, outputs, then the window."}};
+  def.infer = [](const Op& op, Types& out) {
+    out.push_back(typeOf(op, 0));
+    std::swap(out.back().shape[0], out.back().shape[1]);
+  };
+  def.visibility = Visibility::kInternal;
+  def.grad = [](GradContext& c) { c.set(0, c.make("conv_flip_weights", {c.outGrad()})); };
+  def.view = [](const Op&, const Layout& input, ir::View& view) {
+    view.layout = input;
+    std::swap(view.layout.shape[0], view.layout.shape[1]);
+    std::swap(view.layout.strides[0], view.layout.strides[1]);
+    for (size_t d = 2; d < input.shape.size(); ++d) {
+      view.elementOffset += std::max<int64_t>(input.shape[d] - 1, 0) * input.strides[d];
+      view.layout.strides[d] = -input.strides[d];
+    }
+    return true;
+  };
+  defs.push_back(def);
+}
+
 }  // namespace
 
 void conv(Defs& defs) {
@@ -353,6 +380,7 @@ void conv(Defs& defs) {
   weight.reference = convGradWeightReference;
   defs.push_back(weight);
   convTranspose(defs);
+  convFlipWeights(defs);
 }
 
 }  // namespace popxl::ops
