@@ -1,9 +1,9 @@
 """Runs the programs on pages of docs and compares what they print with what the pages show.
 
-The `python` blocks of a page are one program, named after the page: guide/order.md is order.py, and its lines are counted
-over the blocks. The `sh` blocks are commands, run between them in the same folder. A `text` block that follows directly
-is what the block above prints, an exception's last line included; "..." in it stands for anything. Indented blocks are
-pieces of files and are not run.
+The `python` blocks of a page are one program, named after the page: guide/order.md is order.py, and its lines are
+counted over the blocks. The `sh` blocks are commands, run between them in the same folder. A `text` block that follows
+directly is what the block above prints, an exception's last line included; "..." in it stands for anything. Indented
+blocks are pieces of files and are not run.
 """
 
 import argparse

@@ -20,6 +20,12 @@ API = {
 }
 
 
+PREAMBLE = (
+    "The examples stand in the main graph of a program: `ir = popxl.Ir()`, `with ir.main_graph:`. `run(t)` gives the "
+    "value of a tensor when that program runs."
+)
+
+
 def path_of(title: str) -> str:
     return f"api/{title.lower().replace(' ', '-')}.md"
 
@@ -50,6 +56,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages on the API."""
     for title, names in API.items():
-        text = f"# {title}\n\n" + "".join(f"::: {name}\n\n" for name in names)
+        text = f"# {title}\n\n{PREAMBLE}\n\n" + "".join(f"::: {name}\n\n" for name in names)
         files.append(File.generated(config, path_of(title), content=text))
     return files

@@ -50,6 +50,12 @@ def variable(
         ValueError: The current graph is not the main graph, the data does not have one value for each group,
             or a `np.memmap` would have to be copied.
         RuntimeError: No graph is entered.
+
+    Examples:
+        >>> popxl.variable(np.zeros((3, 2)), name="w")
+        Variable[w popxl.dtypes.float32 (3, 2)]
+        >>> popxl.variable(7, popxl.uint32, name="count")
+        Variable[count popxl.dtypes.uint32 ()]
     """
     graph = gcg()
     _require_main(graph)

@@ -222,6 +222,14 @@ def in_sequence(mode: Union[bool, str] = True) -> Iterator[Union[bool, str]]:
     Raises:
         TypeError: `mode` is None.
         ValueError: `mode` is something else.
+
+    Examples:
+        >>> w = popxl.variable(1.0)
+        >>> with popxl.in_sequence():
+        ...     before = w * 10.0
+        ...     w += 1.0  # after the product has read w
+        >>> run(before)
+        array(10., dtype=float32)
     """
     if mode is None:
         raise TypeError("`None` cannot be passed to `in_sequence`; use True, False or 'pass'.")

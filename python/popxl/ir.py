@@ -141,6 +141,14 @@ class Ir:
         Raises:
             TypeError: `fn` is neither a function nor a Module, or a list holds tensors beside other values.
             ValueError: The arguments do not match the signature, or the function returns something else.
+
+        Examples:
+            >>> def linear(x, w, scale: float):
+            ...     return x @ w * scale
+            >>> x, w = popxl.TensorSpec((4, 3), popxl.float32), popxl.TensorSpec((3, 2), popxl.float32)
+            >>> graph = ir.create_graph(linear, x, w, scale=0.5)
+            >>> [(t.name, t.shape) for t in graph.inputs], graph.outputs[0].shape
+            ([('x', (4, 3)), ('w', (3, 2))], (4, 2))
         """
         signature, qualname = _signature_of(fn)
         try:
@@ -290,7 +298,9 @@ def _signature_of(fn: Any) -> Tuple[inspect.Signature, str]:
     if isinstance(fn, Module):
         return inspect.signature(fn.build), type(fn).__qualname__
     if isinstance(fn, type) and issubclass(fn, Module):
-        raise TypeError(f"A graph is made from an object of a popxl.Module: {fn.__name__}(...), not {fn.__name__}.")
+        raise TypeError(
+            f"A graph is made from an object of a popxl.Module: {fn.__name__}(...), not {fn.__name__}."
+        )
     if not callable(fn) or not hasattr(fn, "__qualname__"):
         raise TypeError(
             f"A graph is made from a function or a popxl.Module, not from {fn!r} of type {type(fn)}."
@@ -354,6 +364,6 @@ def _outputs_of(returned: Any, qualname: str) -> List[Tensor]:
             return outputs
     raise ValueError(
         f"The function {qualname} of a graph must return None, a tensor or an iterable of tensors, not "
-        f"{reprlib.repr(returned)} of type {type(returned)}. Arguments that should be inputs of the graph are passed "
-        "as tensors or as popxl.TensorSpec; all others reach the function as they are."
+        f"{reprlib.repr(returned)} of type {type(returned)}. Arguments that should be inputs of the graph "
+        "are passed as tensors or as popxl.TensorSpec; all others reach the function as they are."
     )

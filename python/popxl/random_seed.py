@@ -30,9 +30,15 @@ def create_seeds(
 
     Raises:
         ValueError: The number is negative or no integer.
+
+    Examples:
+        >>> popxl.create_seeds(42).shape, popxl.create_seeds(42, batches_per_step=10, replicas=2).shape
+        ((2,), (10, 2, 2))
     """
     if not isinstance(seed, (int, np.integer)) or seed + offset < 0:
-        raise ValueError(f"Seeds are made from an integer that is not negative, not from {seed!r} + {offset!r}.")
+        raise ValueError(
+            f"Seeds are made from an integer that is not negative, not from {seed!r} + {offset!r}."
+        )
     shape = (batches_per_step, gradient_accumulation_factor, replicas)
     generator = np.random.default_rng(seed + offset)
     drawn = generator.integers(0, MAX_UINT64, endpoint=True, dtype=np.uint64, size=shape)

@@ -50,7 +50,8 @@ class Session:
                 compiling the program: slow, to compare with.
 
         Raises:
-            popart_exception: Ops change a tensor and read it in no defined order, or the main graph has an input.
+            popart_exception: Ops change a tensor and read it in no defined order, or the main graph has an
+                input.
             TypeError: `ir` is no Ir.
             ValueError: There is no such device.
         """
@@ -178,7 +179,9 @@ class Session:
 
     def _require_own(self, tensor: Tensor) -> None:
         if tensor.ir != self._user_ir:
-            raise ValueError(f"Tensor {tensor.id} belongs to another Ir than that of which the session was made.")
+            raise ValueError(
+                f"Tensor {tensor.id} belongs to another Ir than that of which the session was made."
+            )
 
     def _set_device(self, device: DeviceInfo) -> None:
         """Uses another device, of the kind and number that the session was compiled for."""
@@ -362,8 +365,8 @@ class Session:
         for tensor in tensors:
             if not isinstance(tensor, (Constant, Variable)):
                 raise TypeError(
-                    f"{tensor} is not of type Constant or Variable; only these have data to be read. Send it to the "
-                    "host with `ops.host_store`."
+                    f"{tensor} is not of type Constant or Variable; only these have data to be read. "
+                    "Send it to the host with `ops.host_store`."
                 )
             self._require_own(tensor)
         if self.is_attached and self._host_is_behind and any(isinstance(t, Variable) for t in tensors):
@@ -406,8 +409,8 @@ class Session:
 
         Raises:
             TypeError: A tensor is no variable, or a dtype differs. Nothing has changed then.
-            ValueError: A shape differs, or the variable belongs to another Ir or is over a read-only `np.memmap`.
-                Nothing has changed then.
+            ValueError: A shape differs, or the variable belongs to another Ir or is over a read-only
+                `np.memmap`. Nothing has changed then.
             NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
             popart_runtime_error: The values of the other variables are lost with a run that failed half way.
         """
@@ -460,8 +463,9 @@ class Session:
         if unexpected or missing:
             does = "reads" if what == "input" else "writes"
             raise ValueError(
-                f"The {what} streams do not match those that the program {does}. Unexpected: {unexpected}. Missing: "
-                f"{missing}. The keys are streams, as `popxl.h2d_stream` and `popxl.d2h_stream` return them."
+                f"The {what} streams do not match those that the program {does}. Unexpected: {unexpected}. "
+                f"Missing: {missing}. The keys are streams, as `popxl.h2d_stream` and `popxl.d2h_stream` "
+                "return them."
             )
         for stream, array in given.items():
             self._check_shape(what, stream, array)
@@ -528,7 +532,9 @@ def _by_stream(what: str, given: Optional[StreamBufferMaps]) -> StreamBufferMaps
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise TypeError(f"`{what}` must be a dictionary of arrays by stream, not a value of type {type(given)}.")
+        raise TypeError(
+            f"`{what}` must be a dictionary of arrays by stream, not a value of type {type(given)}."
+        )
     return given
 
 

@@ -76,10 +76,9 @@ class DeviceToHostStream(Stream):
 
 
 def _make(shape: Iterable[int], dtype: dtype_, name: str, direction: Any) -> Tensor:
-    pb_ir = gmg().ir._pb_ir
-    return Tensor._from_pb_tensor(
-        pb_ir.add_stream(_core.scoped_name(_check_name(name, "stream")), _check_shape(shape), _check_dtype(dtype), direction)
-    )
+    unique = _core.scoped_name(_check_name(name, "stream"))
+    made = gmg().ir._pb_ir.add_stream(unique, _check_shape(shape), _check_dtype(dtype), direction)
+    return Tensor._from_pb_tensor(made)
 
 
 def h2d_stream(shape: Iterable[int], dtype: dtype_, name: Optional[str] = None) -> HostToDeviceStream:

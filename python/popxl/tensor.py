@@ -339,8 +339,8 @@ class Tensor:
         dtype = self.dtype if dtype is None else dtype
         if dtype.is_int and not _holds_integers(value):
             raise ValueError(
-                f"The operand {value!r} would be rounded to {dtype}, the dtype of tensor {self.id}: cast the tensor "
-                "first (`ops.cast`), or round the operand."
+                f"The operand {value!r} would be rounded to {dtype}, the dtype of tensor {self.id}: cast the "
+                "tensor first (`ops.cast`), or round the operand."
             )
         return _implicit_constant(value, dtype)
 
@@ -365,14 +365,16 @@ class Tensor:
             ValueError: The tensor is a scalar, whose truth would be that of its value.
         """
         if not self.shape:
-            raise ValueError(_NO_VALUE.format(self.id) + " To choose by it, use `ops.where` or `ops.conditional`.")
+            raise ValueError(
+                _NO_VALUE.format(self.id) + " To choose by it, use `ops.where` or `ops.conditional`."
+            )
         return len(self) != 0
 
     def _no_order(self, other: Any) -> Any:
         """Raises TypeError: the operators <, <=, > and >= have no ops."""
         raise TypeError(
-            f"Tensor {self.id} can't be compared with <, <=, > or >=: use `ops.greater(lhs, rhs)`, which makes a bool "
-            "tensor; with its operands swapped for <, with `ops.logical_not` for the others."
+            f"Tensor {self.id} can't be compared with <, <=, > or >=: use `ops.greater(lhs, rhs)`, which "
+            "makes a bool tensor; with its operands swapped for <, with `ops.logical_not` for the others."
         )
 
     __lt__ = __le__ = __gt__ = __ge__ = _no_order
@@ -483,6 +485,14 @@ class Tensor:
 
         Raises:
             TypeError: The key is something else.
+            IndexError: An integer is out of range.
+
+        Examples:
+            >>> t = popxl.constant(np.arange(6.0).reshape(2, 3))
+            >>> run(t[1, ::2])
+            array([3., 5.], dtype=float32)
+            >>> run(t[[1, 1]]).tolist()
+            [[3.0, 4.0, 5.0], [3.0, 4.0, 5.0]]
         """
         if isinstance(key, (bool, str)):
             raise TypeError(_BAD_KEY.format(self.id, key, type(key)))
@@ -529,8 +539,8 @@ class Tensor:
 
 
 _NO_VALUE = (
-    "Tensor {} has no value while the program is built; `ops.host_store` sends it to the host when a session runs, and "
-    "`Session.get_tensor_data` reads a variable."
+    "Tensor {} has no value while the program is built; `ops.host_store` sends it to the host when a session "
+    "runs, and `Session.get_tensor_data` reads a variable."
 )
 _BAD_KEY = (
     "Tensor {} can be indexed with integers, slices, and tensors, arrays and lists of integers or bools, not "

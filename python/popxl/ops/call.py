@@ -213,6 +213,14 @@ def call(
         ValueError: An input is missing, given twice, in no way part of the graph, or there are too many.
         TypeError: A value can't be made a constant.
         popart_exception: Shape or dtype differ from those of the graph's input.
+
+    Examples:
+        >>> x = popxl.variable([1.0, 2.0], name="x")
+        >>> square = ir.create_graph(lambda t: t * t, x)
+        >>> (y,) = ops.call(square, x)
+        >>> (z,) = ops.call(square, inputs_dict={square.inputs[0]: y})
+        >>> z.shape
+        (2,)
     """
     return call_with_info(graph, *inputs, inputs_dict=inputs_dict).outputs
 
@@ -237,6 +245,13 @@ def call_with_info(
     Raises:
         ValueError: As for `call`.
         TypeError: As for `call`.
+
+    Examples:
+        >>> x = popxl.variable([1.0, 2.0], name="x")
+        >>> square = ir.create_graph(lambda t: t * t, x)
+        >>> info = ops.call_with_info(square, x)
+        >>> info.graph_to_parent(square.inputs[0]) == x, len(info.outputs)
+        (True, 1)
     """
     operands = arrange_inputs(graph, "called", inputs, inputs_dict, check_inputs)
     op = _core.create_op("call", operands, {"graph": graph}, False, _names(graph.outputs))
@@ -290,8 +305,9 @@ def arrange_inputs(
     if check_inputs and missing:
         raise ValueError(
             f"Not enough inputs have been provided for the {role} graph {graph.id}: {', '.join(missing)} "
-            f"missing; {len(by_index)} of {len(wanted)} are there. Give them by position or in `inputs_dict`; what a "
-            "gradient graph takes from the forward call is in `inputs_dict(call)` of its GradGraphInfo."
+            f"missing; {len(by_index)} of {len(wanted)} are there. Give them by position or in "
+            "`inputs_dict`; what a gradient graph takes from the forward call is in `inputs_dict(call)` of its "
+            "GradGraphInfo."
         )
     parent = get_current_context().graph
     return [_connect(wanted[i], by_index[i], parent, role) for i in sorted(by_index)]
@@ -299,7 +315,9 @@ def arrange_inputs(
 
 def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]], role: str) -> List[TensorLike]:
     if isinstance(inputs, Tensor):
-        raise TypeError(f"The inputs of the {role} graph are given in a list, also where there is one: [{inputs.id}].")
+        raise TypeError(
+            f"The inputs of the {role} graph are given in a list, also where there is one: [{inputs.id}]."
+        )
     flat: List[Any] = []
     for value in inputs:
         is_array = hasattr(value, "__array__")
@@ -327,10 +345,11 @@ def _index_of(key: Tensor, graph: Graph, role: str, wanted: Tuple[Tensor, ...]) 
 def _connect(wanted: Tensor, value: TensorLike, parent: Graph, role: str) -> Tensor:
     if isinstance(value, Tensor):
         if value not in parent:
-            hint = "pass it to this graph as an input" if value.ir == parent.ir else "it belongs to another Ir"
+            same = value.ir == parent.ir
+            hint = "pass it to this graph as an input" if same else "it belongs to another Ir"
             raise ValueError(
-                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current graph "
-                f"{parent.id or 'main'}; {hint}."
+                f"Tensor {value.id}, given for input {wanted.id} of the {role} graph, is not in the current "
+                f"graph {parent.id or 'main'}; {hint}."
             )
         return value
     try:

@@ -178,6 +178,13 @@ def conditional(
         TypeError: As for `call`.
         NotImplementedError: A branch has an input by reference.
         popart_exception: Shapes or dtypes do not fit.
+
+    Examples:
+        >>> x = popxl.variable(-2.0)
+        >>> negated, same = ir.create_graph(lambda t: -t, x), ir.create_graph(lambda t: t * 1, x)
+        >>> (size,) = ops.conditional(ops.greater(popxl.constant(0.0), x), negated, same, [x], [x])
+        >>> run(size)
+        array(2., dtype=float32)
     """
     return conditional_with_info(
         cond, then_branch, else_branch, then_inputs, else_inputs, then_inputs_dict, else_inputs_dict

@@ -72,6 +72,13 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
         ValueError: Shape or dtype differ.
         TypeError: `d2h_stream` is no such stream, or `t` no tensor.
         RuntimeError: No graph is entered.
+
+    Examples:
+        >>> source, sink = popxl.h2d_stream((2,), popxl.float32), popxl.d2h_stream((2,), popxl.float32)
+        >>> ops.host_store(sink, ops.host_load(source) * 2)
+        >>> with popxl.Session(ir, "cpu") as session:
+        ...     session.run({source: [1, 2]})[sink]
+        array([2., 4.], dtype=float32)
     """
     expect(d2h_stream, DeviceToHostStream, "d2h_stream")
     expect(t, Tensor, "t")

@@ -47,6 +47,13 @@ def repeat(
         TypeError: The count is neither integer nor tensor, or as for `call`.
         popart_exception: Shape or dtype of an input differ from what is given or from the output that
             becomes it.
+
+    Examples:
+        >>> start, rate = popxl.constant(100.0), popxl.constant(0.5)
+        >>> body = ir.create_graph(lambda value, rate: value * rate, start, rate)
+        >>> (last,) = ops.repeat(body, 3, start, rate)
+        >>> run(last)
+        array(12.5, dtype=float32)
     """
     return repeat_with_info(
         graph, repeat_count, *inputs, inputs_dict=inputs_dict, max_repeat_count=max_repeat_count

@@ -251,6 +251,11 @@ def slice(
 
     Raises:
         ValueError: The arguments have different lengths.
+
+    Examples:
+        >>> t = popxl.constant(np.arange(6.0).reshape(2, 3))
+        >>> run(ops.slice(t, 1, 3, axis=1)).tolist()
+        [[1.0, 2.0], [4.0, 5.0]]
     """
     return _slice(t, (start, stop, step, axis), False)
 

@@ -198,10 +198,20 @@ def autodiff(
         ValueError: A tensor is no output or input of the graph.
         popart_exception: The graph changes a tensor in place, calls one that must not be differentiated, or
             can't gain the outputs that the gradients need.
+
+    Examples:
+        >>> x, w = popxl.variable([1.0, 2.0]), popxl.variable([3.0, 4.0])
+        >>> graph = ir.create_graph(lambda x, w: ops.sum(x * w), x, w)
+        >>> forward = ops.call_with_info(graph, x, w)
+        >>> grads = transforms.autodiff(graph, grads_required=[graph.inputs[1]])
+        >>> (dw,) = ops.call(grads.graph, popxl.constant(1.0), inputs_dict=grads.inputs_dict(forward))
+        >>> run(dw)
+        array([1., 2.], dtype=float32)
     """
     if not isinstance(graph, Graph):
         raise TypeError(
-            f"`graph` must be a popxl.Graph, as `ir.create_graph` returns; it is {graph!r} of type {type(graph)}."
+            "`graph` must be a popxl.Graph, as `ir.create_graph` returns; it is "
+            f"{graph!r} of type {type(graph)}."
         )
     known: List["_core.GradInfo"] = [info._pb_info for info in (called_graphs_grad_info or {}).values()]
     made = _core.autodiff(
