@@ -5,7 +5,7 @@ from collections.abc import Callable
 import gpt2
 import numpy as np
 import resnet
-from work import GPT2_RATE, Arrays, TrainingStep, Work, decoding
+from work import ADAM_RATE, GPT2_RATE, Arrays, TrainingStep, Work, decoding
 
 import popxl
 import popxl.ops as ops
@@ -28,7 +28,7 @@ def sgd(ir: popxl.Ir) -> Callable[[popxl.Tensor, popxl.Tensor], None]:
 
 
 def adam_rule(ir: popxl.Ir) -> Callable[[popxl.Tensor, popxl.Tensor], None]:
-    return gpt2.Adam(ir, RATE).update
+    return gpt2.Adam(ir, ADAM_RATE).update
 
 
 def _classifier(

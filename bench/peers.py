@@ -6,7 +6,7 @@ import gpt2
 import gpt2_peers
 import numpy as np
 import resnet
-from work import Arrays, TrainingStep, Work
+from work import ADAM_RATE, Arrays, TrainingStep, Work
 
 RATE = 0.01
 
@@ -28,7 +28,7 @@ class Torch:
         return function
 
     def _adam(self, parameters: Iterable):
-        return self.torch.optim.Adam(parameters, RATE, (gpt2.BETA1, gpt2.BETA2), gpt2.EPSILON)
+        return self.torch.optim.Adam(parameters, ADAM_RATE, (gpt2.BETA1, gpt2.BETA2), gpt2.EPSILON)
 
     def _classifier(self, work: Work, network: Callable, optimizer: Callable | None = None) -> TrainingStep:
         torch = self.torch
@@ -229,7 +229,7 @@ class Jax:
         return self._classifier(work, self._two_layers)
 
     def mlp_adam(self, work: Work) -> TrainingStep:
-        return self._classifier(work, self._two_layers, gpt2_peers.jax_adam(self.jax, RATE))
+        return self._classifier(work, self._two_layers, gpt2_peers.jax_adam(self.jax, ADAM_RATE))
 
     def gpt2_step(self, work: Work) -> TrainingStep:
         return gpt2_peers.jax_step(self.jax, work)

@@ -24,6 +24,9 @@ std::vector<Step> fuse(const ir::Graph& graph, const std::vector<ir::Op*>& order
 void attachProducers(std::vector<Step>& steps, const StorageMap& storages,
                      const analysis::Liveness& liveness);
 
+/// Lets a kernel whose result is only copied into a variable write there at once: the copy's step goes.
+void writeCopiesAtOnce(std::vector<Step>& steps, StorageMap& storages);
+
 /// The positions that an elementwise op computes: the shape of its results, or what it reduces.
 Shape spaceOf(const ir::Op& op);
 

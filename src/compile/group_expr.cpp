@@ -80,9 +80,8 @@ void GroupExpr::add(const ir::Op& op) {
   context.finish();
 }
 
-int32_t passedOperand(const ir::Op& op) {
-  if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1 || !op.aliases().empty())
-    return -1;
+int32_t copiedOperand(const ir::Op& op) {
+  if (op.def().expr == nullptr || op.def().reducesAxes || op.outputs().size() != 1) return -1;
   GroupExpr group;
   group.add(op);
   group.store(op.output());
@@ -90,11 +89,16 @@ int32_t passedOperand(const ir::Op& op) {
   if (node.prim != kernels::Prim::kInput || node.element >= 0) return -1;
   const ir::Tensor* source = group.inputs()[static_cast<size_t>(node.index)];
   if (source->dtype() != op.output()->dtype() || source->shape() != op.output()->shape()) return -1;
+  const auto at = std::find(op.inputs().begin(), op.inputs().end(), source);
+  return static_cast<int32_t>(at - op.inputs().begin());
+}
+
+int32_t passedOperand(const ir::Op& op) {
+  if (!op.aliases().empty()) return -1;
   for (size_t i = 0; i < op.inputs().size(); ++i) {
     if (op.modifies(i)) return -1;
   }
-  const auto at = std::find(op.inputs().begin(), op.inputs().end(), source);
-  return static_cast<int32_t>(at - op.inputs().begin());
+  return copiedOperand(op);
 }
 
 }  // namespace popxl::compile

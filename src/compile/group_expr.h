@@ -13,8 +13,10 @@ namespace popxl::compile {
 using analysis::OperandUse;
 using analysis::operandUses;
 
-/// The operand whose value an op of one result passes on unchanged, shape and dtype included; -1 when there
-/// is none.
+/// The operand whose values the only result of an elementwise op has, shape and dtype included; -1: none.
+int32_t copiedOperand(const ir::Op& op);
+
+/// The same of an op that leaves its operands alone: its result may be the operand.
 int32_t passedOperand(const ir::Op& op);
 
 /// Builds the arithmetic of a group of elementwise ops as one expression. Values made inside the group are

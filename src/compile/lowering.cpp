@@ -44,6 +44,7 @@ GraphLowering::GraphLowering(const ir::Graph& graph, const LowerContext& context
       storageMap_(std::in_place, graph, order_, context.liveness, context.channelsLast),
       storages_(*storageMap_),
       steps_(fuse(graph, order_, storages_, context.liveness)) {
+  writeCopiesAtOnce(steps_, storages_);
   mergedInto_.assign(storages_.buffers().size(), -1);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analysis/live.h"
@@ -53,6 +54,10 @@ class StorageMap {
   bool isFree(const ir::Op* op) const { return free_[op]; }
   /// The operand whose memory the result of an op may be though the op does not work in place; -1: none.
   int32_t sharedOperand(const ir::Op& op) const;
+  /// Puts a tensor elsewhere.
+  void move(const ir::Tensor* t, Storage to) { storages_[t] = std::move(to); }
+  /// The op that alone reads a tensor, once; null when there is another or the graph returns it.
+  const ir::Op* onlyUse(const ir::Tensor* t) const;
   std::vector<Buffer>& buffers() { return buffers_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   int32_t addBuffer(Buffer b);
@@ -67,7 +72,6 @@ class StorageMap {
   bool isWrittenBetween(const ir::Tensor* t, int32_t after, int32_t upTo) const;
 
   // storage_results.cpp
-  const ir::Op* onlyUse(const ir::Tensor* t) const;
   bool neverWritten(const ir::Tensor* t) const;
   Layout layoutForViews(const ir::Tensor* result) const;
   bool findPiece(const ir::Op& join, const ir::Tensor*& t, Layout& layout) const;

@@ -15,7 +15,6 @@ bool canUnview(const ir::Op& op) { return op.def().unview != nullptr && !op.inpl
 
 }  // namespace
 
-/// The op that alone reads a tensor, once; null when there is another or the graph returns it.
 const ir::Op* StorageMap::onlyUse(const ir::Tensor* t) const {
   const ir::Op* only = nullptr;
   for (const ir::Use& use : t->uses()) {

@@ -12,8 +12,8 @@ namespace {
 using namespace attention;
 using dense::Carver;
 
-constexpr double kChunkFlops = 4e6;
-constexpr int64_t kChunks = 16;  // wanted at least, where the work is worth it
+constexpr double kChunkFlops = 1e6;  // where few rows read them, a few hundred KB
+constexpr int64_t kChunks = 16;      // wanted at least, where the work is worth it
 
 template <typename C>
 class AttentionKernel final : public Kernel {

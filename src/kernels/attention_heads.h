@@ -44,6 +44,7 @@ Operand<C> transposed(const Operand<C>& m) {
 template <typename C>
 bool readsInPlace(const HeadMatrix& m, bool packs) {
   if (!dense::isComputeType(m.dtype)) return false;
+  if (m.row == 0 && m.col == 0) return false;  // these strides tell GemmOps::multiply of a packed operand
   return packs || dense::kComputeOf<C> != dense::Compute::kF32 ||
          dense::isGemmOperand(m.rows, m.cols, m.row, m.col);
 }

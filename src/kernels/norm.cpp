@@ -16,7 +16,7 @@ class GroupNormBase : public Kernel {
  public:
   using C = ComputeOf<T>;
 
-  GroupNormBase(const GroupNormSpec& spec, const char* what)
+  GroupNormBase(const GroupNormSpec& spec, const char* what, int64_t mostChunks)
       : spec_(spec),
         allChannels_(spec.x.shape[1]),
         channels_(allChannels_ / spec.groups),
@@ -24,7 +24,7 @@ class GroupNormBase : public Kernel {
                    ? 0
                    : spec.x.numElements() / std::max<int64_t>(spec.x.shape[0] * allChannels_, 1)),
         length_(channels_ * space_),
-        chunks_(spec.x.shape[0] * spec.groups, 4 * length_),
+        chunks_(spec.x.shape[0] * spec.groups, 4 * length_, mostChunks),
         name_(fmt::format("{} {} {} groups {}", what, nameOf(spec.x.dtype), toString(spec.x.shape),
                           spec.groups)) {}
   std::string describe() const override { return name_; }
@@ -56,7 +56,7 @@ class GroupNorm : public GroupNormBase<T> {
  public:
   using typename GroupNormBase<T>::C;
 
-  explicit GroupNorm(const GroupNormSpec& spec) : GroupNormBase<T>(spec, "group norm") {}
+  explicit GroupNorm(const GroupNormSpec& spec) : GroupNormBase<T>(spec, "group norm", 64) {}
 
   void run(std::span<std::byte* const> operands) const override {
     std::byte* const scratch = operands[6];
@@ -104,7 +104,8 @@ class GroupNormGrad : public GroupNormBase<T> {
  public:
   using typename GroupNormBase<T>::C;
 
-  explicit GroupNormGrad(const GroupNormSpec& spec) : GroupNormBase<T>(spec, "group norm gradient") {}
+  /// Few chunks: the parameters' gradients of each are added up in the end.
+  explicit GroupNormGrad(const GroupNormSpec& spec) : GroupNormBase<T>(spec, "group norm gradient", 16) {}
 
   void run(std::span<std::byte* const> operands) const override {
     std::byte* const scratch = operands[8];

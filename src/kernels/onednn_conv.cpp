@@ -9,6 +9,7 @@
 #include "kernels/dense_lanes.h"
 #include "kernels/dense_pack.h"
 #include "kernels/onednn_conv_piece.h"
+#include "kernels/rows.h"
 
 namespace popxl::kernels {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 using dense::Carver;
 using onednn::ConvPiece;
 using onednn::Side;
-
-int64_t roundUp(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Weights that the library can read where they are.
 bool isReadable(const Layout& weights) {
@@ -38,12 +37,12 @@ class WeightPacker final : public Kernel {
   /// `step`: elements of the weights between two cuts.
   WeightPacker(const Layout& weights, Side side, int64_t cuts, int64_t step, std::string text)
       : weights_(weights), side_(std::move(side)), cuts_(cuts), step_(step), text_(std::move(text)) {
-    if (!isReadable(weights_)) denseBytes_ = roundUp(weights_.numElements() * 4);
+    if (!isReadable(weights_)) denseBytes_ = lines(weights_.numElements() * 4);
   }
 
   int64_t packedBytes() const { return cuts_ * pieceBytes(); }
-  int64_t pieceBytes() const { return roundUp(static_cast<int64_t>(side_.inside.get_size())); }
-  int64_t scratchBytes() const override { return denseBytes_ + cuts_ * roundUp(side_.scratchBytes()); }
+  int64_t pieceBytes() const { return lines(static_cast<int64_t>(side_.inside.get_size())); }
+  int64_t scratchBytes() const override { return denseBytes_ + cuts_ * lines(side_.scratchBytes()); }
   std::string describe() const override { return text_; }
 
   void run(std::span<std::byte* const> operands) const override {
@@ -59,7 +58,7 @@ class WeightPacker final : public Kernel {
       if (side_.reorder == nullptr) {  // it only had to become float32
         std::memcpy(to, piece, side_.inside.get_size());
       } else {
-        onednn::runReorder(*side_.reorder, piece, to, scratch + i * roundUp(side_.scratchBytes()));
+        onednn::runReorder(*side_.reorder, piece, to, scratch + i * lines(side_.scratchBytes()));
       }
     });
   }

@@ -5,11 +5,10 @@
 #include "base/error.h"
 #include "kernels/elementwise.h"
 #include "kernels/reduce_fold.h"
+#include "kernels/rows.h"
 
 namespace popxl::kernels {
 namespace {
-
-constexpr int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 DType dtypeOf(VType t) {
   switch (t) {
@@ -102,7 +101,7 @@ class ReduceKernel final : public Kernel {
     finish.inputs = {Layout(dtypeOf(type), finish.space, fold_.resultStrides())};
     finish.outputs = {spec.out};
     finish_ = makeElementwise(std::move(finish));
-    scratch_ = roundUp64(fold_.partials() * kernels::sizeOf(type));
+    scratch_ = lines(fold_.partials() * kernels::sizeOf(type));
   }
 
   int64_t scratchBytes() const override { return scratch_; }
@@ -148,7 +147,7 @@ class LogSumExpKernel final : public Kernel {
     const VType type = spec.expr.nodes()[static_cast<size_t>(spec.expr.outputs()[0])].type;
     POPXL_ASSERT(isFloatType(type), "logsumexp of integers");
     const Layout kept(dtypeOf(type), keptShape(spec));
-    keptBytes_ = roundUp64(kept.bytes());
+    keptBytes_ = lines(kept.bytes());
     ReduceSpec first = spec;
     first.kind = Reduction::kMax;
     first.out = kept;

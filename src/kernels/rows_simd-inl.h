@@ -113,31 +113,35 @@ inline constexpr double kInverseFactorials[] = {1.0 / 479001600, 1.0 / 39916800,
                                                 1.0 / 24,        1.0 / 6,        1.0 / 2};
 
 /// exp(x) for x <= 0 (or NaN, which stays NaN) with at most 2 units in the last place of error; results below
-/// the smallest normal number are 0. x = n ln2 + r with |r| <= ln2 / 2, exp(r) by a polynomial, 2^n by
-/// exponent bits.
+/// the smallest normal number are 0. x = n ln2 + r with |r| <= ln2 / 2, exp(r) by a polynomial. Adding
+/// 1.5 * 2^(mantissa bits) rounds to an integer and leaves it in the lowest bits, the exponent of 2^n with
+/// the exponent's bias: cheaper than rounding and converting.
 template <class D>
 HWY_INLINE hn::Vec<D> expNonPositive(D d, hn::Vec<D> x) {
   using C = hn::TFromD<D>;
   const hn::RebindToSigned<D> di;
   const auto k = [&](double v) HWY_ATTR { return hn::Set(d, static_cast<C>(v)); };
-  const auto n = hn::Round(hn::Mul(x, k(1.44269504088896340736)));
-  if constexpr (sizeof(C) == 4) {
+  constexpr bool kSingle = sizeof(C) == 4;
+  constexpr int kMantissa = kSingle ? 23 : 52;
+  const auto shift = k(kSingle ? 0x1.8p23 + 127 : 0x1.8p52 + 1023);
+  const auto shifted = hn::MulAdd(x, k(1.44269504088896340736), shift);
+  const auto n = hn::Sub(shifted, shift);
+  const auto power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::BitCast(di, shifted)));
+  if constexpr (kSingle) {
     const auto r = hn::NegMulAdd(n, k(-0.00021219444170128554), hn::NegMulAdd(n, k(0.693359375), x));
     auto p = hn::MulAdd(r, k(0.0013933733571320772), k(0.008363235741853714));
     p = hn::MulAdd(p, r, k(0.041666463017463684));
     p = hn::MulAdd(p, r, k(0.16666576266288757));
     p = hn::MulAdd(p, r, k(0.5));
-    p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), k(1.0));
-    const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
-    return hn::IfThenZeroElse(hn::Lt(x, k(-87.3365)), hn::Mul(p, hn::BitCast(d, power)));
+    p = hn::MulAdd(p, hn::Mul(r, r), r);
+    return hn::IfThenZeroElse(hn::Lt(x, k(-87.3365)), hn::MulAdd(p, power, power));
   } else {
     const auto r =
         hn::NegMulAdd(n, k(1.90821492927058770002e-10), hn::NegMulAdd(n, k(0.693147180369123816490), x));
     auto p = k(1.0 / 6227020800.0);
     for (const double c : kInverseFactorials) p = hn::MulAdd(p, r, k(c));
-    p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), k(1.0));
-    const auto power = hn::ShiftLeft<52>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 1023)));
-    return hn::IfThenZeroElse(hn::Lt(x, k(-708.39)), hn::Mul(p, hn::BitCast(d, power)));
+    p = hn::MulAdd(p, hn::Mul(r, r), r);
+    return hn::IfThenZeroElse(hn::Lt(x, k(-708.39)), hn::MulAdd(p, power, power));
   }
 }
 
