@@ -329,6 +329,10 @@ void convFlipWeights(Defs& defs) {
   def.operands = {{"weight", ir::kNumeric, "Channels, outputs, then the window."}};
   def.infer = [](const Op& op, Types& out) {
     out.push_back(typeOf(op, 0));
+    if (out.back().shape.size() < 3) {
+      fail(ErrorKind::kGraph, "{} must have 3 to 5 dimensions: channels, outputs and 1 to 3 spatial ones",
+           describe(op, 0));
+    }
     std::swap(out.back().shape[0], out.back().shape[1]);
   };
   def.visibility = Visibility::kInternal;
