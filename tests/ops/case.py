@@ -48,7 +48,6 @@ class Case:
     constants: Sequence[int] = ()  #: Inputs given as constants.
     elementwise: bool = False  #: Whether inputs may have any shapes that broadcast.
     special: bool = True  #: Whether the op treats zeros, infinities and NaN as its reference does.
-    leading: Sequence[int] = ()  #: Inputs whose first dimension may have any size, the same for all of them.
     #: Its like in PyTorch, for the table of bench/: a dotted name, or a function of the module and the inputs.
     peer: Union[str, Callable[..., Any], None] = None
     size: Optional[Sequence[Builder]] = None  #: Inputs for that table, where not `big` or elementwise.

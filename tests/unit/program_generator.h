@@ -156,7 +156,7 @@ class Generator {
   std::shared_ptr<ir::HostData> data(const std::vector<double>& v, DType dtype) {
     const auto bytes = bytesOf(v, dtype);
     auto d = ir::HostData::allocate(static_cast<int64_t>(bytes.size()));
-    std::memcpy(d->bytes, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), d->bytes);
     return d;
   }
   void load(Scope& s, DType dtype) {
