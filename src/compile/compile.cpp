@@ -87,8 +87,7 @@ constexpr std::array<std::string_view, 6> kPasses = {
     "decompose_split",  // heads of attention are views of one product, read where they lie, through calls too
     "attention",
     "recompute_views",  // after the passes that look for views where the program made them
-    "transposed_products",
-    "transposed_convolutions",
+    "transposed_products", "transposed_convolutions",
     "expand_batch_norm",  // before anything looks at elementwise ops, so that these are among them
 };
 
@@ -132,7 +131,7 @@ std::shared_ptr<Program> checkedCopy(const ir::Ir& ir) {
   if (ir.options().enableInplaceAmbiguityChecking) analysis::checkAmbiguity(ir);
   auto program = std::make_shared<Program>();
   program->ir = ir.clone();
-  passes::expandCompositions(*program->ir);  // always: such an op runs in no other way
+  passes::expandCompositions(*program->ir);              // always: such an op runs in no other way
   passes::findPass("split_exchange").run(*program->ir);  // as well
   for (ir::Graph* graph : program->ir->graphs()) copyWrittenConstants(*graph);
   program->streams = program->ir->streams();

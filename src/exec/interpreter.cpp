@@ -52,7 +52,9 @@ Interpreter::Cells& Interpreter::cellsOf(const ir::Tensor* t, Frame& frame) cons
   std::byte* memory = t->data()->bytes;
   if (t->kind() == ir::TensorKind::kVariable) {
     const compile::VariablePlace& place = program_.variablePlaces.at(t);
-    memory = (place.shared ? shared_ : frame.lane->variables) + place.offset;
+    std::byte* base = place.shared ? shared_ : frame.lane->variables;
+    POPXL_ASSERT(base != nullptr, "variable {} is read without memory", t->id());
+    memory = base + place.offset;
   }
   return frame.cells[t] = {borrowed(memory), inOrder(t->type().numElements())};
 }

@@ -26,8 +26,8 @@ KernelPtr makePool(const PoolSpec& spec);
 KernelPtr makeMaxPoolGrad(const PoolSpec& spec);
 /// The same where dy and dx lie otherwise than y and x.
 KernelPtr makeMaxPoolGrad(const PoolSpec& spec, const Layout& dy, const Layout& dx);
-/// Operands: x, y, from, out, all dense. out is what of `from`, which lies as x, is at the first position that
-/// equals y; 0 where none does.
+/// Operands: x, y, from, out, all dense. out is what of `from`, which lies as x, is at the first position
+/// that equals y; 0 where none does.
 KernelPtr makeMaxPoolPick(const PoolSpec& spec);
 /// Operands: dy, dx. Each position of a window receives dy / (number of positions inside the input).
 KernelPtr makeAveragePoolGrad(const PoolSpec& spec);

@@ -235,7 +235,8 @@ TEST(Text, OptionsOfTheIr) {
 
 TEST(Text, VariableSettings) {
   const std::string line =
-      "%v = variable int32 (1,) groups(2: [0, 1, 0, 1]) retrieve_all remote(1, 2, shards [0, 0, 1, 1]) [3, 4] loc(\"a\":1)";
+      "%v = variable int32 (1,) groups(2: [0, 1, 0, 1]) retrieve_all remote(1, 2, shards [0, 0, 1, 1]) [3, "
+      "4] loc(\"a\":1)";
   const auto program = parsed("graph @main { " + line + " }");
   const Tensor& v = *program->mainGraph().find("v");
   EXPECT_EQ(v.settings().numGroups, 2);
