@@ -53,8 +53,7 @@ Interpreter::Cells& Interpreter::cellsOf(const ir::Tensor* t, Frame& frame) cons
   if (t->kind() == ir::TensorKind::kVariable) {
     const compile::VariablePlace& place = program_.variablePlaces.at(t);
     std::byte* base = place.shared ? shared_ : frame.lane->variables;
-    POPXL_ASSERT(base != nullptr, "variable {} is read without memory", t->id());
-    memory = base + place.offset;
+    memory = base == nullptr ? nullptr : base + place.offset;  // no memory where none has an element
   }
   return frame.cells[t] = {borrowed(memory), inOrder(t->type().numElements())};
 }
