@@ -1,20 +1,12 @@
 """What can be wrong with ops of a program's own, and with what their functions give."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 import popart
 import popxl
+from api.leaky import fresh, leaky_array, leaky_array_gradient, leaky_tensor, leaky_tensor_gradient
 from popxl import _core, ops, transforms
-
-_numbers = itertools.count()
-
-
-def fresh(stem: str) -> str:
-    """A name that no op has: they live as long as the process."""
-    return f"wrong_{stem}_{next(_numbers)}"
 
 
 def run(function, x: np.ndarray) -> None:
@@ -24,22 +16,6 @@ def run(function, x: np.ndarray) -> None:
         ops.print_tensor(function(popxl.variable(x, popxl.dtype.as_dtype(x.dtype))))
     with popxl.Session(ir, "cpu") as session:
         session.run()
-
-
-def leaky_array(x, *, alpha: float = 0.01):
-    return np.where(x > 0, x, x * x.dtype.type(alpha))
-
-
-def leaky_array_gradient(grad, x, *, alpha):
-    return np.where(x > 0, grad, grad * grad.dtype.type(alpha))
-
-
-def leaky_tensor(x, *, alpha: float = 0.01):
-    return ops.maximum(x, x * alpha)
-
-
-def leaky_tensor_gradient(grad, x, *, alpha):
-    return ops.where(ops.greater(x, popxl.constant(0, x.dtype)), grad, grad * alpha)
 
 
 array_op = popxl.custom_op("wrong_calls", forward=leaky_array)
@@ -55,7 +31,7 @@ array_op = popxl.custom_op("wrong_calls", forward=leaky_array)
     ],
 )
 def test_wrong_results_of_a_function(result, text):
-    op = popxl.custom_op(fresh("wrong"), forward=result)
+    op = popxl.custom_op(fresh("wrong_result"), forward=result)
     with pytest.raises(popart.poplar_application_runtime_error, match=text):
         run(lambda t: op(t), np.ones(2, np.float32))
 
@@ -75,7 +51,7 @@ def test_wrong_results_of_a_function(result, text):
     ],
 )
 def test_wrong_compositions(compose, text):
-    op = popxl.custom_op(fresh("composed"), compose=compose)
+    op = popxl.custom_op(fresh("wrong_composed"), compose=compose)
     ir = popxl.Ir()
     with ir.main_graph:
         x = popxl.variable([1.0, 2.0])
@@ -89,14 +65,14 @@ def test_composition_of_tensors_from_outside():
     ir = popxl.Ir()
     with ir.main_graph:
         outside = popxl.variable([1.0])
-        op = popxl.custom_op(fresh("outside"), compose=lambda x: x + outside)
+        op = popxl.custom_op(fresh("wrong_outside"), compose=lambda x: x + outside)
         with pytest.raises(popart.popart_exception, match="not in (the current )?graph"):
             op(popxl.variable([1.0]))
 
 
 def test_composition_that_contains_itself():
     made = []
-    name, other = fresh("self"), fresh("other")
+    name, other = fresh("wrong_self"), fresh("other")
     made.append(popxl.custom_op(name, compose=lambda x: made[1](x)))
     made.append(popxl.custom_op(other, compose=lambda x: made[0](x)))
     message = f"`{name}` uses `{other}` uses `{name}`"
@@ -112,7 +88,7 @@ def test_composition_that_contains_itself():
     ],
 )
 def test_wrong_gradients(gradient, text):
-    op = popxl.custom_op(fresh("graded"), forward=lambda x: x, compose_gradient=gradient)
+    op = popxl.custom_op(fresh("wrong_graded"), forward=lambda x: x, compose_gradient=gradient)
     ir = popxl.Ir()
     with ir.main_graph:
         graph = ir.create_graph(op, popxl.TensorSpec((2, 3), popxl.float32))
@@ -121,7 +97,7 @@ def test_wrong_gradients(gradient, text):
 
 
 def test_op_without_a_gradient():
-    op = popxl.custom_op(fresh("flat"), forward=lambda x: x)
+    op = popxl.custom_op(fresh("wrong_flat"), forward=lambda x: x)
     ir = popxl.Ir()
     with ir.main_graph:
         graph = ir.create_graph(op, popxl.TensorSpec((2,), popxl.float32))
@@ -162,7 +138,7 @@ def unannotated(x, *, a):
 )
 def test_wrong_descriptions(keywords, error, text):
     with pytest.raises(error, match=text):
-        popxl.custom_op(fresh("described"), **keywords)
+        popxl.custom_op(fresh("wrong_described"), **keywords)
 
 
 @pytest.mark.parametrize("name", ["", "Leaky", "leaky_", "9lives", "a b"])
@@ -172,13 +148,13 @@ def test_wrong_names(name):
 
 
 def test_names_are_taken_once():
-    name = fresh("taken")
+    name = fresh("wrong_taken")
     popxl.custom_op(name, forward=lambda x: x, gradient=lambda grad: grad)
     for taken in (name, name + "_grad", "add", "relu"):
         with pytest.raises(ValueError, match=f"there is an op `{taken}` already"):
             popxl.custom_op(taken, forward=leaky_array)
     # A gradient whose name is taken leaves nothing behind.
-    half = fresh("half_taken")
+    half = fresh("wrong_half_taken")
     popxl.custom_op(half + "_grad", forward=lambda x: x)
     with pytest.raises(ValueError, match="already"):
         popxl.custom_op(half, forward=lambda x: x, gradient=lambda grad: grad)
@@ -219,7 +195,7 @@ def test_function_that_uses_a_session():
         session.run()
         return x
 
-    op = popxl.custom_op(fresh("nested"), forward=forward)
+    op = popxl.custom_op(fresh("wrong_nested"), forward=forward)
     with pytest.raises(popart.poplar_application_runtime_error, match="the function of an op can't use a session"):
         run(lambda t: op(t), np.ones(1, np.float32))
     session.__exit__(None, None, None)

@@ -1,6 +1,5 @@
 """Ops of a program's own, from Python: functions on arrays and compositions."""
 
-import itertools
 import threading
 from typing import Any, Callable, List, Tuple
 
@@ -10,33 +9,8 @@ import pytest
 import popart
 import popart._internal.ir as _ir
 import popxl
+from api.leaky import fresh, leaky_array, leaky_array_gradient, leaky_tensor, leaky_tensor_gradient
 from popxl import ops, transforms
-
-_numbers = itertools.count()
-
-
-def fresh(stem: str) -> str:
-    """A name that no op has: they live as long as the process."""
-    return f"{stem}_{next(_numbers)}"
-
-
-def leaky_array(x, *, alpha: float = 0.01):
-    """x where it is positive, alpha x elsewhere."""
-    return np.where(x > 0, x, x * x.dtype.type(alpha))
-
-
-def leaky_array_gradient(grad, x, *, alpha):
-    return np.where(x > 0, grad, grad * grad.dtype.type(alpha))
-
-
-def leaky_tensor(x, *, alpha: float = 0.01):
-    return ops.maximum(x, x * alpha)
-
-
-def leaky_tensor_gradient(grad, x, *, alpha):
-    zero = popxl.constant(0, x.dtype)
-    return ops.where(ops.greater(x, zero), grad, grad * alpha)
-
 
 array_op = popxl.custom_op("test_leaky_array", forward=leaky_array, gradient=leaky_array_gradient)
 mixed_op = popxl.custom_op("test_leaky_mixed", forward=leaky_array, compose_gradient=leaky_tensor_gradient)
