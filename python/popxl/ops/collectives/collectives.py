@@ -1,6 +1,6 @@
 """What the collectives share: reductions, groups of replicas, and the order of elements."""
 
-from typing import List, Literal, Optional, Sequence, Tuple
+from typing import List, Literal, Optional, Sequence, Tuple, get_args
 
 from popxl.context import gcg
 from popxl.replica_grouping import ReplicaGrouping
@@ -11,14 +11,14 @@ from popart.variable_settings import CommGroup, CommGroupType  # isort: skip
 CollectiveOps = Literal["add", "mean", "mul", "min", "max", "and", "or", "square_add"]
 
 #: Reductions by the names that programs use, as the op table names them.
-OP_MAP = {name: name for name in ("add", "mean", "mul", "min", "max", "and", "or", "square_add")}
+OP_MAP = {name: name for name in get_args(CollectiveOps)}
 
 
 def to_collective_op(op: CollectiveOps) -> str:
     """The op table's name of a reduction.
 
     Args:
-        op: "add", "mean", "mul", "min", "max", "and", "or" or "square_add".
+        op: One of `CollectiveOps`.
 
     Raises:
         ValueError: There is no such reduction.
@@ -74,6 +74,26 @@ def axis_of(t: Tensor, axis: int) -> int:
     if not -t.rank <= axis < t.rank:
         raise ValueError(f"`axis` {axis} is out of range: tensor {t.id} has {t.rank} dimensions.")
     return axis % t.rank
+
+
+def shared_axis_of(t: Tensor, axis: int, grouping: ReplicaGrouping) -> int:
+    """An axis, counted from the front, of which every replica of a group has an equal part.
+
+    Args:
+        t: The tensor.
+        axis: The axis, from the end if negative.
+        grouping: The groups.
+
+    Raises:
+        ValueError: It is no integer, out of range, or no multiple of the group size.
+    """
+    axis = axis_of(t, axis)
+    if t.shape[axis] % grouping.group_size != 0:
+        raise ValueError(
+            f"Axis {axis} of tensor {t.id} has {t.shape[axis]} elements, which {grouping.group_size} replicas "
+            "can't share equally."
+        )
+    return axis
 
 
 def flat_from(t: Tensor, axis: int) -> Tuple[Tensor, List[int]]:

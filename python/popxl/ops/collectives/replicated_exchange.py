@@ -5,9 +5,9 @@ from typing import Optional, Sequence
 from popxl.ops._build import expect, one
 from popxl.ops.collectives.collectives import (
     assignment_of,
-    axis_of,
     flat_from,
     grouping_of,
+    shared_axis_of,
     unflat_to,
 )
 from popxl.replica_grouping import ReplicaGrouping
@@ -32,13 +32,7 @@ def replicated_all_to_all(t: Tensor, axis: int = 0, group: Optional[ReplicaGroup
     """
     expect(t, Tensor, "t")
     grouping = grouping_of(group)
-    axis = axis_of(t, axis)
-    size = t.shape[axis]
-    if size % grouping.group_size != 0:
-        raise ValueError(
-            f"Axis {axis} of tensor {t.id} has {size} elements, which {grouping.group_size} replicas can't share "
-            "equally."
-        )
+    axis = shared_axis_of(t, axis, grouping)
     flat, shape = flat_from(t, axis)
     attributes = {"group": assignment_of(grouping)}
     exchanged = one("replicated_all_to_all", (flat,), attributes, False, (t.name + "_all_to_all",))

@@ -6,9 +6,9 @@ from popxl.ops._build import expect, one
 from popxl.ops.collectives.collectives import (
     CollectiveOps,
     assignment_of,
-    axis_of,
     flat_from,
     grouping_of,
+    shared_axis_of,
     to_collective_op,
     unflat_to,
 )
@@ -83,15 +83,10 @@ def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] 
     """
     expect(t, Tensor, "t")
     grouping = grouping_of(group)
-    axis = axis_of(t, axis)
-    size = t.shape[axis]
-    if size % grouping.group_size != 0:
-        raise ValueError(
-            f"Axis {axis} of tensor {t.id} has {size} elements, which {grouping.group_size} replicas can't share "
-            "equally."
-        )
+    axis = shared_axis_of(t, axis, grouping)
     flat, shape = flat_from(t, axis)
     part = _scatter(flat, "local", grouping, False, "_replicated_slice")
+    size = shape[0]
     if size == grouping.group_size:
         return part.reshape(shape[1:])
     return unflat_to(part, [size // grouping.group_size, *shape[1:]], axis)
