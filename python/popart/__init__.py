@@ -34,6 +34,8 @@ from popart.variable_settings import (
     VariableSettings,
 )
 
+import popart._internal.ir  # noqa: E402, F401  isort: skip  (programs name it without importing it)
+
 #: The base of this package's exceptions.
 exception = popart_exception
 
