@@ -70,8 +70,8 @@ _NUMPY = {**{name: name for name in _DTYPES}, "float8_143": "uint8", "float8_152
 def save(session: Session, path: Union[str, os.PathLike], max_file_bytes: int = 4 << 30) -> None:
     """Saves all variables, remote ones too.
 
-    Until all is written, what was at `path` before stays there, also when the process is killed. In a run over
-    several instances every instance has to call this; the first one writes.
+    Until all is written, what was at `path` before stays there, also when the process is killed. When several
+    instances run the program, every instance has to call this; the first one writes.
 
     Args:
         session: The session whose variables are saved; the values are those that `get_tensors_data` gives.
@@ -86,13 +86,15 @@ def save(session: Session, path: Union[str, os.PathLike], max_file_bytes: int = 
 
     path = pathlib.Path(path)
     rows = {variable.id: (variable, array) for variable, array in _rows(session).items()}
-    if popdist.getInstanceIndex() == 0:
+    shared = session.ir.replication_factor > session.ir.instance_replication_factor
+    if not shared or popdist.getInstanceIndex() == 0:
         if path.suffix == ".safetensors":
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_file(path, rows)
         else:
             _write_folder(path, rows, max_file_bytes)
-    popdist.synchronize()
+    if shared:
+        popdist.synchronize()
 
 
 def load(session: Session, path: Union[str, os.PathLike], strict: bool = True) -> None:

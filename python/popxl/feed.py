@@ -4,7 +4,7 @@ import dataclasses
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Union
 
 import numpy as np
 
@@ -68,24 +68,25 @@ class Feed:
         self._downcast = downcast_inputs
         self._ready: "queue.Queue[Item]" = queue.Queue(depth)
         self._stop = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._begun = False
         self.report = FeedReport()
 
     def __iter__(self) -> Iterator[Dict[DeviceToHostStream, np.ndarray]]:
-        """Starts making inputs.
+        """Inputs are made from when the first outputs are asked for.
 
         Raises:
             RuntimeError: It was iterated over before.
             ValueError: As for `Session.run`.
         """
-        if self._thread is not None:
+        if self._begun:
             raise RuntimeError("A feed can be iterated over once; make another one for more inputs.")
-        self._thread = threading.Thread(target=self._make, name="popxl-feed", daemon=True)
-        self._thread.start()
+        self._begun = True
         return self._runs()
 
     def _runs(self) -> Iterator[Dict[DeviceToHostStream, np.ndarray]]:
         report = self.report
+        maker = threading.Thread(target=self._make, name="popxl-feed", daemon=True)
+        maker.start()
         try:
             while True:
                 began = time.perf_counter()
@@ -102,10 +103,9 @@ class Feed:
                 yield outputs
         finally:
             self._stop.set()
-            assert self._thread is not None
-            while self._thread.is_alive():  # it may wait for room
+            while maker.is_alive():  # it may wait for room
                 self._drain()
-                self._thread.join(0.01)
+                maker.join(0.01)
 
     def _drain(self) -> None:
         try:
