@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -180,6 +181,7 @@ class Output:
 def _run(command: Sequence[str], instances: Sequence[Instance], shown: Optional[int]) -> int:
     """Runs mpirun and returns its exit status; tells which instance ended a run that failed."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # not only this process ends
     output = Output(shown)
     readers = [
         threading.Thread(target=output.forward, args=(process.stdout, sys.stdout)),

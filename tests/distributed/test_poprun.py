@@ -113,6 +113,28 @@ def test_instances_are_spread_over_hosts() -> None:
     ]
 
 
+def test_hosts_of_a_file(tmp_path: pathlib.Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# two\na slots=4\n\nb\n")
+    options = poprun._parser().parse_args([f"--hostfile={hosts}", "true"])
+    assert [i.host for i in poprun.plan(poprun._hosts(options), 4, 4)] == ["a", "a", "b", "b"]
+
+
+def test_what_mpirun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POPXL_NUM_THREADS", raising=False)
+    arguments = ["--numa-aware=yes", "--executable-cache-path=/cache", "--mpi-global-args=-q", "--mpi-local-args=-x A"]
+    options = poprun._parser().parse_args([*arguments, "program", "--own", "1"])
+    command = poprun.mpirun_command(poprun.plan(["a", "b"], None, 6), options)
+    first, second = " ".join(command).split(" : ")
+    assert "--bind-to numa" in first and " -q " in first
+    for part, host, offset in ((first, "a", 0), (second, "b", 3)):
+        assert f"-np 1 -host {host} " in part
+        assert part.endswith(" -x A program --own 1")
+        for setting in ("NUM_TOTAL_REPLICAS=6", "NUM_LOCAL_REPLICAS=3", f"REPLICA_INDEX_OFFSET={offset}"):
+            assert f" -x POPDIST_{setting} " in part
+        assert " -x POPXL_CACHE_DIR=/cache " in part and " -x POPXL_NUM_THREADS=" in part
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
