@@ -10,8 +10,6 @@ namespace nb = nanobind;
 namespace popxl::bindings {
 namespace {
 
-bool joined = false;
-
 void join(int32_t size, int32_t index) {
   const dist::Cluster& cluster = dist::cluster();
   if (cluster.size() != size || cluster.index() != index) {
@@ -21,7 +19,6 @@ void join(int32_t size, int32_t index) {
         "with `poprun`",
         index, size, cluster.index(), cluster.size());
   }
-  joined = true;
 }
 
 void synchronize() {
@@ -38,8 +35,7 @@ void bindCluster(nb::module_& m) {
   m.def("join_cluster", &join, nb::arg("size"), nb::arg("index"),
         "Joins the processes that run this program together. RuntimeError where MPI is missing, or tells "
         "another number of processes or another place among them.");
-  m.def(
-      "in_cluster", [] { return joined; }, "Whether this process has joined others.");
+  m.def("in_cluster", &dist::inCluster, "Whether this process has joined others.");
   m.def("synchronize_cluster", &synchronize, "Waits until all processes have called it.");
 }
 

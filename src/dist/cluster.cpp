@@ -2,12 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <string>
 
 #include "base/error.h"
 
 namespace popxl::dist {
 namespace {
+
+std::atomic<bool> started{false};
 
 constexpr const char* kLibrary = "libpopxl_mpi.so";
 
@@ -35,6 +38,7 @@ Cluster& start() {
   const char* problem = "it is of another version";
   Cluster* made = startMpi == nullptr ? nullptr : startMpi(&problem);
   if (made == nullptr) fail(ErrorKind::kRuntime, "MPI can't be started: {}", problem);
+  started = true;
   return *made;
 }
 
@@ -44,5 +48,7 @@ Cluster& cluster() {
   static Cluster& only = start();
   return only;
 }
+
+bool inCluster() { return started; }
 
 }  // namespace popxl::dist

@@ -19,10 +19,14 @@ class Cluster {
   virtual void allToAll(const void* from, int64_t bytes, void* to) = 0;
   /// Names what the calls that follow are for, in the message when another process is gone. Not copied.
   virtual void setActivity(const char* activity) = 0;
+  /// Tells the others that this process makes no more calls, so that none waits for it.
+  virtual void leave() = 0;
 };
 
 /// The cluster that a launcher made this process a part of. Started by the first call, which loads MPI; ends
 /// with the process. Error(kRuntime) where MPI is missing or can't be started.
 Cluster& cluster();
+/// Whether it was started.
+bool inCluster();
 
 }  // namespace popxl::dist

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
+#include "exec/engine.h"
 
 namespace popxl::exec {
 
@@ -14,10 +16,11 @@ Exchange::Exchange(const ir::Ir& ir)
   if (lanes_ == replicas_) return;
   cluster_ = &dist::cluster();
   if (cluster_->size() * lanes_ != replicas_ || cluster_->index() * lanes_ != first_) {
-    fail(ErrorKind::kRuntime,
-         "the program has {} replicas, of which this process is to run {} from number {} on; that does not "
-         "fit process {} of {}, which `poprun` or mpirun made this one",
-         replicas_, lanes_, first_, cluster_->index(), cluster_->size());
+    popxl::fail(
+        ErrorKind::kRuntime,
+        "the program has {} replicas, of which this process is to run {} from number {} on; that does not "
+        "fit process {} of {}, which `poprun` or mpirun made this one",
+        replicas_, lanes_, first_, cluster_->index(), cluster_->size());
   }
   from_.resize(static_cast<size_t>(replicas_));
   to_.resize(static_cast<size_t>(replicas_));
@@ -37,14 +40,30 @@ int64_t Exchange::bytesFor(const compile::Program& program, int64_t lanes) {
   return most * (lanes + replicas);
 }
 
-/// What this process waits for, should another one be gone.
+/// What this process waits for, should another one be gone. Error(kDevice) after a run that failed here
+/// alone.
+void Exchange::announce(const std::string& name) {
+  if (left_) {
+    popxl::fail(ErrorKind::kDevice,
+                "a run failed on this instance and not on all, so that the instances no longer do the same; "
+                "start the program again");
+  }
+  cluster_->setActivity(name.c_str());
+}
+
 void Exchange::announce(const ir::Op& op) {
   std::string& name = names_[&op];
   if (name.empty()) {
     name =
         fmt::format("`{}` at {} (replicas {} to {})", op.name(), op.loc().str(), first_, first_ + lanes_ - 1);
   }
-  cluster_->setActivity(name.c_str());
+  announce(name);
+}
+
+void Exchange::fail() {
+  if (alone() || left_ || std::exchange(agreeing_, false)) return;
+  left_ = true;
+  cluster_->leave();
 }
 
 void Exchange::run(const compile::RunCollective& collective, const ir::Op& op,
@@ -76,8 +95,12 @@ std::vector<std::byte> Exchange::gather(const ir::Op& op, const std::vector<std:
   return gatherAll(op, mine);
 }
 
-std::vector<int64_t> Exchange::gather(const ir::Op& op, const std::vector<int64_t>& mine) {
-  return gatherAll(op, mine);
+int64_t Exchange::agree(const ir::Op& op, const std::vector<int64_t>& mine) {
+  const std::vector<int64_t> all = gatherAll(op, mine);
+  agreeing_ = true;
+  const int64_t value = agreed(op, all);
+  agreeing_ = false;
+  return value;
 }
 
 Exchange::Pieces Exchange::collect(const std::vector<int64_t>& replicas, int64_t bytes,
@@ -99,7 +122,8 @@ Exchange::Pieces Exchange::collect(const std::vector<int64_t>& replicas, int64_t
     next += bytes;
   }
   pieces.memory.resize(static_cast<size_t>(room * cluster_->size()));
-  cluster_->setActivity("copying variables to the host");
+  static const std::string kPurpose = "copying variables to the host";
+  announce(kPurpose);
   cluster_->allGather(mine.data(), room, pieces.memory.data());
   std::fill(sent.begin(), sent.end(), 0);
   for (const int64_t r : replicas) {

@@ -28,9 +28,14 @@ class Exchange {
   /// A collective of this process's replicas with all others; `memory` has bytesFor.
   void run(const compile::RunCollective& collective, const ir::Op& op, std::span<std::byte* const> from,
            std::span<std::byte* const> to, std::byte* memory);
-  /// Values of all replicas, given as many of each replica of this process.
+  /// Bytes of all replicas, given as many of each replica of this process.
   std::vector<std::byte> gather(const ir::Op& op, const std::vector<std::byte>& mine);
-  std::vector<int64_t> gather(const ir::Op& op, const std::vector<int64_t>& mine);
+  /// The value that the replicas of all processes have, given those of this one. Error(kValue) as `agreed`,
+  /// on all of them.
+  int64_t agree(const ir::Op& op, const std::vector<int64_t>& mine);
+  /// A run of this process has failed. Unless it is known that all have, the others are told not to wait, and
+  /// what comes next on this one is refused.
+  void fail();
 
   /// What some replicas have, `at` in the order in which they were asked for.
   struct Pieces {
@@ -44,12 +49,15 @@ class Exchange {
  private:
   template <typename T>
   std::vector<T> gatherAll(const ir::Op& op, const std::vector<T>& mine);
+  void announce(const std::string& name);
   void announce(const ir::Op& op);
 
   int64_t lanes_, first_ = 0, replicas_;
   dist::Cluster* cluster_ = nullptr;
   std::vector<std::byte*> from_, to_;  // of a collective, by replica
   std::map<const ir::Op*, std::string> names_;
+  bool agreeing_ = false;  // all processes do what this one does
+  bool left_ = false;
 };
 
 }  // namespace popxl::exec

@@ -175,7 +175,7 @@ void Executor::repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, 
 template <typename Value>
 int64_t Executor::agreedValue(const ir::Op& op, const InStep& step, const Value& value) {
   for (size_t r = 0; r < memory_.lanes.size(); ++r) values_[r] = value(frameOf(memory_.lanes[r], step));
-  return agreed(op, exchange_.gather(op, values_));
+  return exchange_.agree(op, values_);
 }
 
 }  // namespace popxl::exec

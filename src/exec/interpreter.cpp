@@ -249,7 +249,7 @@ int64_t Interpreter::agreedByAll(const ir::Op& op, const std::vector<int64_t>& v
   const auto called = op.calledGraphs();
   const bool together = std::any_of(called.begin(), called.end(),
                                     [](const ir::Graph* g) { return analysis::holdsCollective(*g); });
-  return agreed(op, together && exchange_ != nullptr ? exchange_->gather(op, values) : values);
+  return together && exchange_ != nullptr ? exchange_->agree(op, values) : agreed(op, values);
 }
 
 std::vector<std::vector<Bytes>> Interpreter::runCallee(const ir::Graph& graph, const Frames& callers,

@@ -251,12 +251,17 @@ void Session::run(std::span<const StreamBuffer> buffers) {
          "again "
          "(write_variables_data or weights_from_host) before the next run");
   }
-  setCursors(buffers);
-  if (!prepared_) prepare();
-  failed_ = true;
-  for (Lane& lane : lanes_) lane.streams = cursors_;
-  engine_->run(memoryOfRun());
-  failed_ = false;
+  try {
+    setCursors(buffers);
+    if (!prepared_) prepare();
+    failed_ = true;
+    for (Lane& lane : lanes_) lane.streams = cursors_;
+    engine_->run(memoryOfRun());
+    failed_ = false;
+  } catch (...) {
+    exchange_.fail();
+    throw;
+  }
 }
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) {

@@ -65,6 +65,7 @@ def main() -> None:
         for r, row in enumerate(outputs[y_stream].reshape(local, 3, 5)):
             print(f"replica {offset + r}: {digest(row)}")
         values = session.get_tensors_data([shared, of_pair, own, handle])
+        popxl.checkpoint.save(session, sys.argv[1])
         for variable, value in values.items():
             print(f"{variable.name}: {digest(value)}")
     sys.stdout.flush()

@@ -82,3 +82,32 @@ def test_more_replicas_than_instances_run(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 1
     assert "the program has 4 replicas, of which this process is to run 2 from number 2 on" in done.stderr
     assert "does not fit process 0 of 1" in done.stderr
+
+
+def test_run_that_fails_on_one_instance_though_it_goes_on(tmp_path: pathlib.Path) -> None:
+    """It has left the others, who do not wait for it, and is told so."""
+    body = (
+        "x = collectives.replicated_all_reduce(x)\n"
+        "    buffer = popxl.remote_buffer((), popxl.float32, 1)\n"
+        "    entry = ops.cast(ops.host_load(popxl.h2d_stream((), popxl.float32, name='entry')), popxl.int32)\n"
+        "    ops.remote_store(buffer, entry, x)"
+    )
+    program = tmp_path / "program.py"
+    text = PROGRAM.format(body=body, last_words="pass").partition("with popxl.Session")[0]
+    program.write_text(
+        text + "entry_stream = next(s for s in ir.get_all_h2d_streams() if s.tensor_id == 'entry')\n"
+        "feed = {x_stream: np.zeros(2), entry_stream: np.full(2, popdist.getInstanceIndex())}\n"
+        "with popxl.Session(ir, 'cpu') as session:\n"
+        "    for _ in range(2):\n"
+        "        try:\n"
+        "            session.run(feed)\n"
+        "        except Exception as error:\n"
+        "            print('caught', error, flush=True)\n"
+        "            session.weights_from_host()\n"
+    )
+    command = [sys.executable, "-m", "popdist.poprun", "--num-instances=2", "--num-replicas=4"]
+    done = subprocess.run([*command, sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "has 1 entries" in done.stdout or "no entry 1" in done.stdout, done.stdout
+    assert "instance 0 was waiting for the others in `replicated_all_reduce`" in done.stderr
+    assert "but instance 1 has ended without it" in done.stderr

@@ -1,5 +1,6 @@
 """The same replicas in one process, in several, and on several hosts give the same bits."""
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -11,14 +12,16 @@ import pytest
 PROGRAM = pathlib.Path(__file__).with_name("split_program.py")
 
 
-def results(command: List[str]) -> Dict[str, str]:
-    """What the program printed, once every instance that printed a name printed the same."""
-    done = subprocess.run([*command, sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=240)
+def results(command: List[str], folder: pathlib.Path) -> Dict[str, str]:
+    """What the program printed, once every instance that printed a name printed the same, and its checkpoint."""
+    run = [*command, sys.executable, str(PROGRAM), str(folder / "saved.safetensors")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     found: Dict[str, str] = {}
     for line in done.stdout.splitlines():
         name, value = line.split(": ")
         assert found.setdefault(name, value) == value
+    found["checkpoint"] = hashlib.sha256((folder / "saved.safetensors").read_bytes()).hexdigest()
     return found
 
 
@@ -27,16 +30,16 @@ def poprun(*options: str) -> List[str]:
 
 
 @pytest.fixture(scope="module")
-def expected() -> Dict[str, str]:
-    found = results([])
-    assert len(found) == 8
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    found = results([], tmp_path_factory.mktemp("one"))
+    assert len(found) == 9
     assert len({found[f"replica {r}"] for r in range(4)}) == 4
     return found
 
 
 @pytest.mark.parametrize("instances", [1, 2, 4])
-def test_processes(expected: Dict[str, str], instances: int) -> None:
-    assert results(poprun(f"--num-instances={instances}")) == expected
+def test_processes(expected: Dict[str, str], instances: int, tmp_path: pathlib.Path) -> None:
+    assert results(poprun(f"--num-instances={instances}"), tmp_path) == expected
 
 
 @pytest.fixture
@@ -79,5 +82,5 @@ def two_hosts(tmp_path: pathlib.Path) -> Iterator[List[str]]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make network namespaces")
 @pytest.mark.parametrize("instances", [2, 4])
-def test_hosts(expected: Dict[str, str], two_hosts: List[str], instances: int) -> None:
-    assert results([*two_hosts, f"--num-instances={instances}"]) == expected
+def test_hosts(expected: Dict[str, str], two_hosts: List[str], instances: int, tmp_path: pathlib.Path) -> None:
+    assert results([*two_hosts, f"--num-instances={instances}"], tmp_path) == expected

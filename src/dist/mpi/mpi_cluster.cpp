@@ -94,14 +94,20 @@ class MpiCluster final : public Cluster {
     wait(request);
   }
 
-  /// Tells the others that this process makes no more calls, and waits until all said so.
-  void finish() {
-    finished = true;
+  void leave() override {
+    if (left_) return;
+    left_ = true;
     for (int i = 0; i < size_; ++i) {
       MPI_Request request;
       MPI_Isend(nullptr, 0, MPI_BYTE, i, kGoodbye, goodbyes_, &request);
       MPI_Request_free(&request);
     }
+  }
+
+  /// Leaves, and waits until all have.
+  void finish() {
+    finished = true;
+    leave();
     for (int i = 0; i < size_; ++i) {
       waitUntil([&] { return saidGoodbye(i); });
       MPI_Recv(nullptr, 0, MPI_BYTE, i, kGoodbye, goodbyes_, MPI_STATUS_IGNORE);
@@ -158,6 +164,7 @@ class MpiCluster final : public Cluster {
 
   MPI_Comm exchange_ = MPI_COMM_NULL, goodbyes_ = MPI_COMM_NULL;
   int size_ = 1, index_ = 0;
+  bool left_ = false;
 };
 
 MpiCluster* only = nullptr;
