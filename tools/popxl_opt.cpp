@@ -1,12 +1,7 @@
 // Reads a program as text, runs passes on it, verifies it and prints it. What it prints is read back and
 // compared.
 
-#include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +15,7 @@
 #include "ops/ops.h"
 #include "passes/pass_runner.h"
 #include "popxl/custom_op.h"
+#include "tool.h"
 
 namespace {
 
@@ -57,14 +53,6 @@ std::vector<std::string> splitAt(std::string_view text, std::string_view separat
   }
 }
 
-int64_t bytesOf(std::string_view text) {
-  int64_t bytes = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  if (error != std::errc() || end != text.data() + text.size() || bytes < 0)
-    fail(ErrorKind::kValue, "--elide takes a number of bytes, not `{}`", text);
-  return bytes;
-}
-
 Arguments readArguments(int argc, char** argv) {
   Arguments out;
   for (int i = 1; i < argc; ++i) {
@@ -74,7 +62,7 @@ Arguments readArguments(int argc, char** argv) {
     } else if (argument.starts_with("--load=")) {
       loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--elide=")) {
-      out.print.elideDataAbove = bytesOf(argument.substr(8));
+      out.print.elideDataAbove = tools::numberOf(argument);
     } else if (argument == "--verify") {
       out.verify = true;
     } else if (argument == "--no-loc") {
@@ -97,13 +85,6 @@ Arguments readArguments(int argc, char** argv) {
     }
   }
   return out;
-}
-
-std::string readAll(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorKind::kValue, "can't read {}: {}", path, std::strerror(errno));
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 /// The printed text, read back: it must be accepted and print the same.
@@ -132,7 +113,7 @@ int run(const Arguments& arguments) {
       std::cout << fmt::format("{:<16} {}\n", pass.name, pass.doc);
     return 0;
   }
-  const std::string text = readAll(arguments.file);
+  const std::string text = tools::readAll(arguments.file);
   if (!arguments.split) {
     process(text, arguments);
     return 0;
@@ -153,13 +134,5 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(readArguments(argc, argv));
-  } catch (const Error& error) {
-    std::cerr << "popxl-opt: " << error.what() << '\n';
-    return 1;
-  } catch (const std::exception& error) {
-    std::cerr << "popxl-opt: internal error: " << error.what() << '\n';
-    return 2;
-  }
+  return tools::runTool("popxl-opt", [&] { return run(readArguments(argc, argv)); });
 }

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "kernels/philox.h"
 #include "ops/ops.h"
 #include "popxl/custom_op.h"
+#include "tool.h"
 
 namespace {
 
@@ -48,18 +48,6 @@ struct Arguments {
   std::optional<int64_t> limit;
 };
 
-int64_t integer(std::string_view text) {
-  size_t used = 0;
-  int64_t value = 0;
-  try {
-    value = std::stoll(std::string(text), &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used != text.size() || text.empty() || value < 0) fail(ErrorKind::kValue, "`{}` is no number", text);
-  return value;
-}
-
 Arguments readArguments(int argc, char** argv) {
   Arguments out;
   for (int i = 1; i < argc; ++i) {
@@ -73,7 +61,7 @@ Arguments readArguments(int argc, char** argv) {
     } else if (argument.starts_with("--load=")) {
       loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--runs=")) {
-      out.runs = integer(argument.substr(7));
+      out.runs = tools::numberOf(argument);
     } else if (argument == "--reference") {
       out.reference = true;
     } else if (argument == "--program") {
@@ -81,7 +69,7 @@ Arguments readArguments(int argc, char** argv) {
     } else if (argument == "--memory") {
       out.memory = true;
     } else if (argument.starts_with("--fits=")) {
-      out.limit = integer(argument.substr(7));
+      out.limit = tools::numberOf(argument);
     } else if (argument == "--profile") {
       out.profile = true;
     } else if (argument.starts_with("--trace=")) {
@@ -96,13 +84,6 @@ Arguments readArguments(int argc, char** argv) {
     }
   }
   return out;
-}
-
-std::string readAll(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorKind::kValue, "can't read {}: {}", path, std::strerror(errno));
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 void store(std::vector<std::byte>& to, int64_t i, DType t, double value) {
@@ -123,7 +104,7 @@ std::vector<std::byte> inputData(const ir::Stream& stream, int64_t entries, cons
   const ir::TensorType& type = stream.tensor->type();
   std::vector<std::byte> data(static_cast<size_t>(type.bytes() * entries));
   if (value.starts_with("@")) {
-    const std::string bytes = readAll(value.substr(1));
+    const std::string bytes = tools::readAll(value.substr(1));
     if (bytes.size() != data.size()) {
       fail(ErrorKind::kValue, "{} has {} bytes, stream `{}` takes {}", value.substr(1), bytes.size(),
            stream.id(), data.size());
@@ -164,7 +145,7 @@ void writeProfile(const Arguments& arguments, const Profile& profile) {
 }
 
 void run(const Arguments& arguments) {
-  const auto ir = ir::parse(readAll(arguments.file), ops::table());
+  const auto ir = ir::parse(tools::readAll(arguments.file), ops::table());
   for (const auto& [name, value] : arguments.inputs) {
     const ir::Stream* stream = ir->findStream(name);
     if (stream == nullptr || stream->direction != ir::StreamDirection::kHostToDevice) {
@@ -202,13 +183,8 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return tools::runTool("popxl-run", [&] {
     run(readArguments(argc, argv));
     return 0;
-  } catch (const Error& error) {
-    std::cerr << "error: " << error.what() << "\n";
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
-  }
-  return 1;
+  });
 }
