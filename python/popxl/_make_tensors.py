@@ -7,7 +7,7 @@ import numpy as np
 
 from popxl import _core, dtypes
 from popxl.context import _check_name, _execution_context, gcg, gmg
-from popxl.replica_grouping import ReplicaGrouping, retrieval_mode_of
+from popxl.replica_grouping import ReplicaGrouping, grouping_of, retrieval_mode_of
 from popxl.tensor import Constant, Tensor, Variable
 from popxl.utils import to_numpy
 
@@ -60,7 +60,7 @@ def variable(
     graph = gcg()
     _require_main(graph)
     ir = graph.ir
-    grouping = replica_grouping or ir.replica_grouping()
+    grouping = grouping_of(replica_grouping)
     mode = retrieval_mode_of(retrieval_mode)
     is_memmap = isinstance(data, np.memmap)
     array = to_numpy(data, dtype, downcast, not is_memmap, log2_scale, nan_on_overflow)
@@ -130,11 +130,12 @@ def remote_variable(
         The variable, for a session's methods that read and write data; no op can use it.
 
     Raises:
-        ValueError: As for `variable`.
+        ValueError: The buffer holds tensors of another shape or dtype, or as for `variable`.
     """
     made = variable(
         data, dtype, name, downcast, replica_grouping, retrieval_mode, log2_scale, nan_on_overflow
     )
+    remote_buffer.validate_tensor_matches_buffer(made)
     _place(made, remote_buffer, offset, [])
     return made
 
@@ -199,7 +200,8 @@ def remote_replica_sharded_variable(
         )
     is_memmap = isinstance(data, np.memmap)
     array = data if is_memmap else to_numpy(data, dtype, downcast, False, log2_scale, nan_on_overflow)
-    groups = replica_grouping.num_groups if replica_grouping else 1
+    grouping = grouping_of(replica_grouping)
+    groups = grouping.num_groups
     whole = array.shape[1:] if groups > 1 else array.shape
     if remote_buffer.meta_shape not in ((), whole):
         raise ValueError(
@@ -207,12 +209,16 @@ def remote_replica_sharded_variable(
             f"{remote_buffer.meta_shape}; "
             f"this variable has shape {whole}."
         )
-    made = remote_variable(
-        array, remote_buffer, offset, dtype, name, downcast, replica_grouping, retrieval_mode
-    )
+    elements, element = int(np.prod(whole, dtype=np.int64)), dtypes.dtype.as_dtype(array.dtype)
+    shards = _number_of_shards(elements, remote_buffer, grouping.const_rg)
+    size = int(np.prod(remote_buffer.tensor_shape, dtype=np.int64))
+    if element != remote_buffer.tensor_dtype or shards > grouping.group_size or shards * size < elements:
+        raise ValueError(
+            f"Remote buffer {remote_buffer.remote_buffer_id} holds {size} {remote_buffer.tensor_dtype.name} of each replica; "
+            f"{grouping.group_size} replicas can't hold a variable of {elements} {element.name} in it."
+        )
+    made = variable(array, dtype, name, downcast, grouping, retrieval_mode)
     remote_buffer.meta_shape = whole
-    grouping = (replica_grouping or gcg().ir.replica_grouping()).const_rg
-    shards = _number_of_shards(int(np.prod(whole, dtype=np.int64)), remote_buffer, grouping)
     _place(made, remote_buffer, offset, [place % shards for place in grouping.places])
     return made
 
@@ -242,7 +248,7 @@ def replica_sharded_buffer(
     """
     from popxl.remote_buffer import RemoteBuffer
 
-    grouping = (replica_grouping or gcg().ir.replica_grouping()).const_rg
+    grouping = grouping_of(replica_grouping).const_rg
     shards = grouping.group_size if shard_over is None else shard_over
     if shards < 1 or shards > grouping.group_size or grouping.group_size % shards != 0:
         raise ValueError(

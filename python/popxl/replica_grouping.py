@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
+from popxl.context import gcg
+
 from popart.variable_settings import ReplicaGrouping as _ConstantGrouping
 from popart.variable_settings import VariableRetrievalMode, VariableSettings
 
@@ -237,3 +239,25 @@ def _check_assignment(assignment: List[int], replicas: int) -> None:
     sizes = [assignment.count(group) for group in first_seen]
     if len(set(sizes)) != 1:
         raise ValueError(f"All groups must have the same size; the sizes of groups {first_seen} are {sizes}.")
+
+
+def grouping_of(group: Optional[ReplicaGrouping]) -> ReplicaGrouping:
+    """The grouping itself; all replicas as one group for None.
+
+    Args:
+        group: A grouping of the current Ir, or None.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It belongs to another Ir, or the number of replicas has changed since it was made.
+    """
+    ir = gcg().ir
+    if group is None:
+        return ir.replica_grouping()
+    if not isinstance(group, ReplicaGrouping):
+        raise TypeError(f"A grouping must be a popxl.ReplicaGrouping; it is {group!r} of type {type(group)}.")
+    if group._ir != ir:
+        raise ValueError(f"{group} belongs to another Ir than the current graph.")
+    if len(group.assignment) != ir.replication_factor:
+        raise ValueError(f"{group} is of {len(group.assignment)} replicas; there are {ir.replication_factor}.")
+    return group

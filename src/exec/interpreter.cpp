@@ -323,7 +323,7 @@ void Interpreter::runRepeat(const ir::Op& op, Frames& frames) {
     for (size_t i = loop.carried; i < op.outputs().size(); ++i)
       stacks[r].emplace_back(static_cast<size_t>(op.output(i)->type().bytes()));
   }
-  iterate(op, loop, agreedByAll(op, counts), frames, values, stacks);
+  iterate(op, loop, loop.trips == nullptr ? loop.count : agreedByAll(op, counts), frames, values, stacks);
   for (size_t r = 0; r < frames.size(); ++r) {
     for (size_t i = 0; i < loop.carried; ++i) {
       give(op, i, values[r][i], frames[r]);
@@ -339,7 +339,7 @@ void Interpreter::iterate(const ir::Op& op, const ir::Loop& loop, int64_t count,
   for (int64_t k = 0; k < count; ++k) {
     std::vector<int64_t> goOn;
     for (const auto& own : values) goOn.push_back(loop.whileTrue ? int64_t{own[0][0] != std::byte{0}} : 1);
-    if (agreedByAll(op, goOn) == 0) break;
+    if (loop.whileTrue && agreedByAll(op, goOn) == 0) break;
     const int64_t slice = loop.reverse ? count - 1 - k : k;
     std::vector<Inputs> inputs;
     for (size_t r = 0; r < frames.size(); ++r)
@@ -394,6 +394,17 @@ bool madeOfConstants(const ir::Tensor* t, std::unordered_set<const ir::Op*>& mak
 std::optional<std::vector<int64_t>> Interpreter::knownCondition(const ir::Op& conditional, size_t replicas) {
   std::unordered_set<const ir::Op*> makers;
   if (!madeOfConstants(conditional.input(0), makers)) return std::nullopt;
+  // Constants are the same on all replicas; of much work the answer comes when the program runs.
+  bool collective = false;
+  int64_t elements = 0;
+  for (const ir::Op* op : makers) {
+    collective = collective || op->def().structure == Structure::kCollective;
+    for (const auto& tensors : {op->inputs(), op->outputs()}) {
+      for (const ir::Tensor* t : tensors) elements += t == nullptr ? 0 : t->type().numElements();
+    }
+  }
+  constexpr int64_t kMostElements = 10'000;
+  if (!collective || elements > kMostElements) return std::nullopt;
   replicas_ = replicas;
   Frames frames(replicas);
   for (const ir::Op* op : conditional.graph().schedule()) {

@@ -216,7 +216,7 @@ OpDef reduceScatter() {
       collectiveOp({"replicated_reduce_scatter", "ReplicatedReduceScatter",
                     "A part of the reduction of a tensor over the replicas of a group: the first to the "
                     "first of them, and so on; flat, with zeros after the end."},
-                   ir::kNumeric | ir::kBools);
+                   ir::kAny);
   def.attrs = {
       opAttr(),
       groupAttr(),
@@ -224,7 +224,11 @@ OpDef reduceScatter() {
   def.attrs[0].doc =
       "How values are reduced, as replicated_all_reduce; local: not, each replica takes its own.";
   def.infer = [](const Op& op, Types& out) {
-    if (!isLocal(op)) reductionOf(op);
+    if (!isLocal(op)) {
+      reductionOf(op);
+      if ((ir::bit(typeOf(op, 0).dtype) & (ir::kNumeric | ir::kBools)) == 0)
+        fail(ErrorKind::kType, "{} has no arithmetic; cast it before it is reduced", describe(op, 0));
+    }
     requireLogical(op);
     const TensorType& t = typeOf(op, 0);
     const int64_t size = groupSize(op);

@@ -3,6 +3,8 @@
 import reprlib
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple, Type, Union
 
+import numpy as np
+
 from popxl import _core
 from popxl.tensor import Tensor
 
@@ -86,3 +88,19 @@ def expect(value: Any, kind: Type[Any], name: str) -> None:
     if not isinstance(value, kind):
         shown = reprlib.repr(value)
         raise TypeError(f"`{name}` must be a popxl.{kind.__name__}; it is {shown} of type {type(value)}.")
+
+
+def integers(values: Any, name: str) -> Tuple[int, ...]:
+    """A list of integers as an op takes it.
+
+    Args:
+        values: What a program gave.
+        name: The name of the argument, for the message.
+
+    Raises:
+        TypeError: It is no sequence of integers.
+    """
+    sequence = isinstance(values, (list, tuple, np.ndarray))
+    if not sequence or any(isinstance(v, bool) or not isinstance(v, (int, np.integer)) for v in values):
+        raise TypeError(f"`{name}` must be a sequence of integers; it is {values!r}.")
+    return tuple(map(int, values))

@@ -3,7 +3,7 @@
 from typing import List, Optional
 
 from popxl.errors import UndefinedValue
-from popxl.ops._build import expect, many
+from popxl.ops._build import expect, integers, many
 from popxl.ops.collectives.collectives import CollectiveOps, to_collective_op
 from popxl.tensor import Tensor
 
@@ -72,6 +72,8 @@ def _all_reduce(
     identical_inputs: bool = False,
     identical_grad_inputs: bool = False,
 ) -> List[Tensor]:
+    if not isinstance(ts, (list, tuple)):
+        raise TypeError(f"`ts` must be a list of tensors, one for each device; it is {ts!r}.")
     for i, t in enumerate(ts):
         expect(t, Tensor, f"ts[{i}]")
     if ipus is None:
@@ -79,6 +81,7 @@ def _all_reduce(
             ipus = [t.ipu for t in ts]
         except UndefinedValue as error:
             raise ValueError("Could not infer the ipu of all tensors. Please specify `ipus`.") from error
+    ipus = list(integers(ipus, "ipus"))
     if len(ts) != len(ipus):
         raise ValueError(f"`ipus` must name the device of each of the {len(ts)} tensors; it has {len(ipus)}.")
     attributes = {

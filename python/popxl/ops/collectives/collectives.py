@@ -2,8 +2,8 @@
 
 from typing import List, Literal, Optional, Sequence, Tuple, get_args
 
-from popxl.context import gcg
-from popxl.replica_grouping import ReplicaGrouping
+from popxl.replica_grouping import ReplicaGrouping, grouping_of
+from popxl.ops._build import one
 from popxl.tensor import Tensor
 
 from popart.variable_settings import CommGroup, CommGroupType  # isort: skip
@@ -23,31 +23,9 @@ def to_collective_op(op: CollectiveOps) -> str:
     Raises:
         ValueError: There is no such reduction.
     """
-    if op not in OP_MAP:
+    if not isinstance(op, str) or op not in OP_MAP:
         raise ValueError(f"There is no reduction {op!r} of replicas; use one of {', '.join(OP_MAP)}.")
-    return OP_MAP[op]
-
-
-def grouping_of(group: Optional[ReplicaGrouping]) -> ReplicaGrouping:
-    """The grouping itself; all replicas as one group for None.
-
-    Args:
-        group: A grouping of the current Ir, or None.
-
-    Raises:
-        TypeError: It is something else.
-        ValueError: It belongs to another Ir, or the number of replicas has changed since it was made.
-    """
-    ir = gcg().ir
-    if group is None:
-        return ir.replica_grouping()
-    if not isinstance(group, ReplicaGrouping):
-        raise TypeError(f"`group` must be a popxl.ReplicaGrouping; it is {group!r} of type {type(group)}.")
-    if group._ir != ir:
-        raise ValueError(f"{group} belongs to another Ir than the current graph.")
-    if len(group.assignment) != ir.replication_factor:
-        raise ValueError(f"{group} is of {len(group.assignment)} replicas; there are {ir.replication_factor}.")
-    return group
+    return op
 
 
 def assignment_of(group: ReplicaGrouping) -> Tuple[int, ...]:
@@ -96,6 +74,16 @@ def shared_axis_of(t: Tensor, axis: int, grouping: ReplicaGrouping) -> int:
     return axis
 
 
+def reshaped(t: Tensor, shape: Sequence[int]) -> Tensor:
+    """A tensor of another shape of as many elements, of none too.
+
+    Args:
+        t: The tensor.
+        shape: The shape.
+    """
+    return one("reshape", (t,), {"shape": tuple(shape)}, False, (t.name + "_reshaped",))
+
+
 def flat_from(t: Tensor, axis: int) -> Tuple[Tensor, List[int]]:
     """A tensor with `axis` brought to the front, flat, and its shape before that.
 
@@ -105,7 +93,7 @@ def flat_from(t: Tensor, axis: int) -> Tuple[Tensor, List[int]]:
     """
     if axis > 0:
         t = t.transpose([axis, *(a for a in range(t.rank) if a != axis)])
-    return t.flatten(), list(t.shape)
+    return reshaped(t, (t.nelms,)), list(t.shape)
 
 
 def unflat_to(t: Tensor, shape: Sequence[int], axis: int) -> Tensor:
@@ -116,10 +104,10 @@ def unflat_to(t: Tensor, shape: Sequence[int], axis: int) -> Tensor:
         shape: Its shape with the axis in front.
         axis: Where the axis goes.
     """
-    t = t.reshape(shape)
+    t = reshaped(t, shape)
     if axis > 0:
         t = t.transpose([*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
     return t
 
 
-__all__ = ["CollectiveOps", "CommGroup", "CommGroupType", "OP_MAP", "to_collective_op"]
+__all__ = ["CollectiveOps", "CommGroup", "CommGroupType", "OP_MAP", "grouping_of", "to_collective_op"]

@@ -8,6 +8,7 @@ from popxl.ops.collectives.collectives import (
     axis_of,
     flat_from,
     grouping_of,
+    reshaped,
     unflat_to,
 )
 from popxl.replica_grouping import ReplicaGrouping
@@ -59,7 +60,7 @@ def replicated_all_gather(
     flat, shape = flat_from(t, axis)
     gathered = _gather(flat, (grouping.group_size * t.nelms,), grouping)
     if output_shape == "new_axis":
-        return gathered.reshape((grouping.group_size, *t.shape))
+        return reshaped(gathered, (grouping.group_size, *t.shape))
     shape = shape or [1]
     return unflat_to(gathered, [grouping.group_size * shape[0], *shape[1:]], axis)
 

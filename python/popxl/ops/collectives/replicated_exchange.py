@@ -2,7 +2,7 @@
 
 from typing import Optional, Sequence
 
-from popxl.ops._build import expect, one
+from popxl.ops._build import expect, integers, one
 from popxl.ops.collectives.collectives import (
     assignment_of,
     flat_from,
@@ -74,7 +74,7 @@ def replicated_permute(t: Tensor, sources: Sequence[int]) -> Tensor:
     Raises:
         ValueError: There is no such replica, one sends twice, or `sources` does not have one number for each
             replica.
-        TypeError: `t` is no tensor.
+        TypeError: `t` is no tensor, or `sources` no integers.
     """
     expect(t, Tensor, "t")
-    return one("replicated_permute", (t,), {"sources": tuple(sources)}, False, (t.name + "_permuted",))
+    return one("replicated_permute", (t,), {"sources": integers(sources, "sources")}, False, (t.name + "_permuted",))

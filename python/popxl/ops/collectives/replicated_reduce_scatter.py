@@ -8,6 +8,7 @@ from popxl.ops.collectives.collectives import (
     assignment_of,
     flat_from,
     grouping_of,
+    reshaped,
     shared_axis_of,
     to_collective_op,
     unflat_to,
@@ -88,7 +89,7 @@ def replicated_slice(t: Tensor, axis: int = 0, group: Optional[ReplicaGrouping] 
     part = _scatter(flat, "local", grouping, False, "_replicated_slice")
     size = shape[0]
     if size == grouping.group_size:
-        return part.reshape(shape[1:])
+        return reshaped(part, shape[1:])
     return unflat_to(part, [size // grouping.group_size, *shape[1:]], axis)
 
 
