@@ -643,6 +643,11 @@ class Ir:
     @property
     def session_made(self) -> bool: ...
 
+    def depends_on_replicas(self) -> bool:
+        """
+        Whether a collective or variable was made for the number of replicas that it has now.
+        """
+
     def add_stream(self, name: str, shape: object, dtype: object, direction: StreamDirection) -> Tensor: ...
 
     def used_streams(self, direction: StreamDirection) -> list: ...
@@ -1065,6 +1070,9 @@ class Session:
     def weights_from_host(self) -> None: ...
 
     def weights_to_host(self) -> None: ...
+
+    def forget_replica_values(self, variable: Tensor) -> None:
+        """Every replica gets the host's value of its group next."""
 
     def replica_values(self, variable: Tensor) -> bytes | None:
         """

@@ -127,6 +127,7 @@ def load(session: Session, path: Union[str, os.PathLike], strict: bool = True) -
     _rows(session)
     for variable, value in values.items():
         _popxl_to_numpy(variable)[...] = value
+        session._forget_replica_values(variable)
     if session.is_attached:
         session.weights_from_host()
 

@@ -224,7 +224,10 @@ class Ir:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas, over all instances. Setting it once a session was made is a RuntimeError."""
+        """Number of replicas, over all instances.
+
+        Setting it is a RuntimeError once a session was made, or there are collectives or variables of several groups.
+        """
         return self._pb_ir.replication_factor
 
     @replication_factor.setter
@@ -235,6 +238,11 @@ class Ir:
             )
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise ValueError(f"The replication factor must be a positive integer, not {value!r}.")
+        if value != self.replication_factor and self._pb_ir.depends_on_replicas():
+            raise RuntimeError(
+                f"The replication factor of Ir {self.id} can't change from {self.replication_factor} to {value} once "
+                "there are collectives or variables of several groups; set it first."
+            )
         options = self._pb_ir.getSessionOptions()
         options.enableReplicatedGraphs = value > 1
         options.replicatedGraphCount = int(value)

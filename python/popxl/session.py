@@ -375,8 +375,6 @@ class Session:
 
     def _host_data(self, tensor: Union[Variable, Constant]) -> np.ndarray:
         data = _popxl_to_numpy(tensor)
-        if isinstance(data, np.memmap):
-            return data
         if isinstance(tensor, Variable) and tensor.retrieval_mode == "all_replicas":
             grouping = tensor.replica_grouping
             if grouping.group_size > 1:
@@ -386,7 +384,12 @@ class Session:
                     return np.frombuffer(values, data.dtype).reshape((-1, *tensor.shape)).copy()
                 rows = data if grouping.num_groups > 1 else data[np.newaxis]
                 return rows[grouping.assignment]
-        return data.copy()
+        return data if isinstance(data, np.memmap) else data.copy()
+
+    def _forget_replica_values(self, variable: Variable) -> None:
+        """Every replica has the host's value of its group next."""
+        if self._pb_session._engine is not None:
+            self._pb_session._engine.forget_replica_values(variable._pb_tensor)
 
     def write_variable_data(self, tensor: Variable, data: np.ndarray) -> None:
         """Sets the value of a variable.

@@ -39,7 +39,38 @@ bool holdsCollective(const ir::Graph& graph) {
   return holdsCollective(graph, seen);
 }
 
+bool dependsOnReplicas(const ir::Ir& ir) {
+  const std::vector<ir::Tensor*> tensors = ir.mainGraph().tensors();
+  const std::vector<ir::Graph*> graphs = ir.graphs();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const ir::Tensor* t) { return t->settings().numGroups > 1; }) ||
+         std::any_of(graphs.begin(), graphs.end(), [](const ir::Graph* g) { return holdsCollective(*g); });
+}
+
+namespace {
+
+/// Error(kGraph) where an op or variable was made for another number of replicas.
+void checkReplicas(const ir::Ir& ir) {
+  constexpr const char* kAdvice =
+      "`{}` at {} was made for another number of replicas than the {} of the program; set the replication "
+      "factor before what depends on it";
+  const int64_t replicas = ir.replicationFactor();
+  for (const ir::Tensor* t : ir.mainGraph().tensors()) {
+    const auto known = static_cast<int64_t>(t->settings().groupOf.size());
+    if (known != 0 && known != replicas) fail(ErrorKind::kGraph, kAdvice, t->id(), t->loc().str(), replicas);
+  }
+  for (const ir::Graph* graph : ir.graphs()) {
+    for (const ir::Op* op : graph->ops()) {
+      if (op->def().structure == ir::Structure::kCollective && !matches(*op))
+        fail(ErrorKind::kGraph, kAdvice, op->name(), op->loc().str(), replicas);
+    }
+  }
+}
+
+}  // namespace
+
 void checkCalls(const ir::Ir& ir) {
+  checkReplicas(ir);
   for (const ir::Graph* graph : ir.graphs()) {
     for (const ir::Op* op : graph->ops()) {
       if (op->calledGraph() == nullptr || matches(*op)) continue;

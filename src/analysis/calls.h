@@ -4,9 +4,12 @@
 
 namespace popxl::analysis {
 
-/// Error(kGraph) naming call and line when a graph has changed since an op that runs it was made: inputs or
-/// outputs were added or removed, so that operands and results of the op no longer match.
+/// Error(kGraph) naming op and line when what an op was made for has changed since: the graph that it runs
+/// gained or lost inputs or outputs, or a collective or variable of groups is for another number of replicas.
 void checkCalls(const ir::Ir& ir);
+
+/// Whether something was made for the number of replicas that the program has now.
+bool dependsOnReplicas(const ir::Ir& ir);
 
 /// Whether running the graph may reach a collective.
 bool holdsCollective(const ir::Graph& graph);

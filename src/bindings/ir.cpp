@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/calls.h"
 #include "base/error.h"
 #include "base/logging.h"
 #include "bindings/convert.h"
@@ -131,6 +132,8 @@ void bindIr(nb::module_& m) {
       .def_prop_ro("replication_factor", &ir::Ir::replicationFactor)
       .def_prop_ro("instance_replication_factor", &ir::Ir::instanceReplicationFactor)
       .def_prop_ro("session_made", &ir::Ir::sessionMade)
+      .def("depends_on_replicas", &analysis::dependsOnReplicas,
+           "Whether a collective or variable was made for the number of replicas that it has now.")
       .def("add_stream", &addStream, nb::arg("name"), nb::arg("shape"), nb::arg("dtype"),
            nb::arg("direction"))
       .def("used_streams", &usedStreams, nb::arg("direction"))

@@ -67,6 +67,9 @@ void bindSession(nb::module_& m) {
       .def("weights_from_host", &Session::weightsFromHost, release)
       .def("weights_to_host", &Session::weightsToHost, release)
       .def(
+          "forget_replica_values", [](Session& self, const TensorHandle& t) { self.forgetReplicaValues(*t); },
+          nb::arg("variable"), "Every replica gets the host's value of its group next.")
+      .def(
           "replica_values",
           [](const Session& self, const TensorHandle& t) -> std::optional<nb::bytes> {
             const auto values = self.replicaValues(*t);

@@ -48,6 +48,11 @@ void placeRemote(const ir::Tensor& t, Program& program) {
         "from its entry {}",
         t.uses().front().op->name(), t.uses().front().op->loc().str(), t.id(), number, entry);
   }
+  for (const RemoteVariable& other : program.remoteVariables) {
+    if (other.buffer != number || other.entry != entry) continue;
+    fail(ErrorKind::kValue, "variables `{}` at {} and `{}` at {} are both in entry {} of remote buffer {}",
+         other.tensor->id(), other.tensor->loc().str(), t.id(), t.loc().str(), entry, number);
+  }
   const int64_t bytes = t.type().bytes();
   const int64_t shard = std::clamp<int64_t>(buffer->type.bytes(), 1, std::max<int64_t>(bytes, 1));
   program.remoteVariables.push_back({&t, number, entry, t.settings().shardOf.empty() ? bytes : shard});

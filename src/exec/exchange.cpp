@@ -96,6 +96,7 @@ std::vector<std::byte> Exchange::gather(const ir::Op& op, const std::vector<std:
 }
 
 int64_t Exchange::agree(const ir::Op& op, const std::vector<int64_t>& mine) {
+  if (alone()) return agreed(op, mine);
   const std::vector<int64_t> all = gatherAll(op, mine);
   agreeing_ = true;
   const int64_t value = agreed(op, all);

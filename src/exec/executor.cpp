@@ -156,8 +156,10 @@ void Executor::callInStep(const compile::RunCall& call, const InStep& step) {
 
 void Executor::repeatInStep(const compile::RunRepeat& repeat, const ir::Op& op, const InStep& step) {
   const InStep body{step.frame + repeat.frame, step.frame + repeat.table};
+  const bool known = repeat.trips.base == compile::Address::Base::kNone;
   const int64_t count =
-      agreedValue(op, step, [&](const Frame& frame) { return iterationsOf(repeat, op, frame); });
+      known ? repeat.count
+            : agreedValue(op, step, [&](const Frame& frame) { return iterationsOf(repeat, op, frame); });
   int64_t done = 0;
   for (; done < count; ++done) {
     const int64_t slice = repeat.reverse ? count - 1 - done : done;

@@ -49,6 +49,8 @@ class Session {
   /// Of a variable of the Ir that retrieves the values of all replicas, these values, one after another, as
   /// they last came to the host. Nothing when none did, or they are those of the replicas' groups.
   std::optional<std::vector<std::byte>> replicaValues(const ir::Tensor& variable) const;
+  /// Every replica has the host's value of its group next.
+  void forgetReplicaValues(const ir::Tensor& variable) { replicaValues_.erase(variable.name()); }
 
   /// Runs the main graph once. Every stream that the program uses must have a buffer;
   /// others are ignored. On an Error while running, further runs are refused until weightsFromHost.

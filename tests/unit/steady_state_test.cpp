@@ -74,6 +74,23 @@ TEST(SteadyState, CallsAndLoops) {
   EXPECT_EQ(allocationsOfARun(b), 0);
 }
 
+/// Two replicas that run a graph with a collective so many times.
+int64_t allocationsOfReplicas(int64_t iterations) {
+  Builder b;
+  b.ir->options().enableReplicatedGraphs = true;
+  b.ir->options().replicatedGraphCount = 2;
+  Graph& g = b.ir->createGraph("exchange");
+  Tensor* t = g.addInput("t", {DType::kFloat32, {2}, {}});
+  ir::Context::current().pushGraph(g);
+  g.addOutput(b.make("replicated_all_reduce", {t}));
+  ir::Context::current().popGraph();
+  Tensor* x = b.variable("x", {2}, {1, 2});
+  b.make("add_", {x, b.make("repeat", {x}, {Attr(&g), Attr(iterations)})});
+  return allocationsOfARun(b);
+}
+
+TEST(SteadyState, ReplicasInStep) { EXPECT_EQ(allocationsOfReplicas(400), allocationsOfReplicas(4)); }
+
 TEST(SteadyState, ProductsAndUpdatesOfVariables) {
   Builder b;
   Tensor* w = b.variable("w", {256, 256}, std::vector<float>(256 * 256, 0.01f));
