@@ -31,6 +31,8 @@ Compiles and runs the text form of a program from FILE or from standard input, a
                         or @PATH, a file of the stream's bytes; streams that are not named get zeros
   --load=PATH           load ops from a shared library (docs/custom-ops.md); may be repeated
   --runs=N              run N times; variables keep their values in between
+  --remote-storage=DIR  keep remote buffers in files in that folder; what is there already they begin with
+  --remote-ram=BYTES    the most RAM that entries of such buffers take
   --reference           run every op by its definition in float64 instead of compiling
   --program             print the compiled program
   --memory              print the planned memory and what is in use at its peak
@@ -46,6 +48,7 @@ struct Arguments {
   bool reference = false, program = false, memory = false, profile = false;
   std::string trace;
   std::optional<int64_t> limit;
+  RemoteStorage remote;
 };
 
 Arguments readArguments(int argc, char** argv) {
@@ -62,6 +65,10 @@ Arguments readArguments(int argc, char** argv) {
       loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--runs=")) {
       out.runs = tools::numberOf(argument);
+    } else if (argument.starts_with("--remote-storage=")) {
+      out.remote.directory = argument.substr(17);
+    } else if (argument.starts_with("--remote-ram=")) {
+      out.remote.ramBytes = tools::numberOf(argument);
     } else if (argument == "--reference") {
       out.reference = true;
     } else if (argument == "--program") {
@@ -152,7 +159,8 @@ void run(const Arguments& arguments) {
       fail(ErrorKind::kValue, "the program has no input stream `{}`", name);
     }
   }
-  exec::Session session(ir, arguments.reference ? EngineKind::kReference : EngineKind::kCompiled);
+  exec::Session session(ir, arguments.reference ? EngineKind::kReference : EngineKind::kCompiled,
+                        arguments.remote);
   if (arguments.program) std::cout << session.program().str();
   const MemoryReport memory = session.memory();
   if (arguments.memory) std::cout << memory.table();
@@ -178,6 +186,7 @@ void run(const Arguments& arguments) {
     if (ir->streams()[i].direction == ir::StreamDirection::kDeviceToHost)
       printOutput(ir->streams()[i], data[i], entries);
   }
+  session.detach();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <popxl/ir.h>
 #include <popxl/memory.h>
 #include <popxl/profile.h>
+#include <popxl/remote_storage.h>
 
 #include <memory>
 #include <optional>
@@ -56,9 +57,12 @@ class HostBuffers {
 /// A compiled program and its memory. Variables keep their values between runs.
 class Session {
  public:
-  /// Compiles and loads the variables' initial values. Error(kGraph) where nothing orders two ops on the same
-  /// memory.
-  explicit Session(const Ir& ir, EngineKind engine = EngineKind::kCompiled);
+  /// Compiles and loads the variables' initial values. Remote buffers are kept where `storage` says; if a
+  /// file of them is there already, they have the values of the file. Error(kGraph) where nothing orders two
+  /// ops on the same memory; Error(kRuntime) where there can be no file, or the one there is in use, damaged
+  /// or another program's.
+  explicit Session(const Ir& ir, EngineKind engine = EngineKind::kCompiled,
+                   const RemoteStorage& storage = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -92,6 +96,9 @@ class Session {
   /// startProfile while a profile is being taken, from stopProfile when none is.
   void startProfile(const std::optional<MachinePeaks>& peaks = std::nullopt);
   Profile stopProfile();
+
+  /// Brings remote buffers in files to the disk, where they outlive a failure of power.
+  void flushRemoteBuffers();
 
   /// What the session takes, what it holds when it needs most, and whether that fits a size.
   MemoryReport memory() const;

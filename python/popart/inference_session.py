@@ -21,13 +21,19 @@ class InferenceSession:
     _compiled_for: Tuple[str, int]
     _engine: Optional["_core.Session"]
     _reference: bool
+    _remote_storage: "_core.RemoteStorage"
     _host_is_behind: bool
     #: A run failed half way and the host's values are older than those that it began with.
     _is_lost: bool
 
     @classmethod
     def fromIr(
-        cls, ir: "_core.Ir", deviceInfo: DeviceInfo, *, reference: bool = False
+        cls,
+        ir: "_core.Ir",
+        deviceInfo: DeviceInfo,
+        *,
+        reference: bool = False,
+        remote_storage: Optional["_core.RemoteStorage"] = None,
     ) -> "InferenceSession":
         """A session for a program, not compiled yet.
 
@@ -35,6 +41,7 @@ class InferenceSession:
             ir: The program.
             deviceInfo: The device.
             reference: Whether to run every op by its definition instead of compiling the program.
+            remote_storage: Where remote buffers are kept; None: in RAM.
         """
         self = object.__new__(cls)
         self._pb_ir = ir
@@ -42,6 +49,7 @@ class InferenceSession:
         self._compiled_for = (deviceInfo._kind, deviceInfo.numIpus)
         self._engine = None
         self._reference = reference
+        self._remote_storage = remote_storage or _core.RemoteStorage("", 0, False)
         self._host_is_behind = False
         self._is_lost = False
         return self
@@ -55,7 +63,7 @@ class InferenceSession:
         Raises:
             popart_exception: The program is ambiguous or can't be right.
         """
-        self._engine = _core.Session(self._pb_ir, self._reference)
+        self._engine = _core.Session(self._pb_ir, self._reference, self._remote_storage)
 
     def _ready(self) -> "_core.Session":
         """The engine, with its memory."""

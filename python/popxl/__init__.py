@@ -52,6 +52,7 @@ from popxl.ir import Ir  # noqa: E402
 from popxl.module import Module  # noqa: E402
 from popxl.random_seed import create_seeds  # noqa: E402
 from popxl.remote_buffer import RemoteBuffer, remote_buffer  # noqa: E402
+from popxl.remote_storage import RemoteStorage  # noqa: E402
 from popxl.replica_grouping import ReplicaGrouping  # noqa: E402
 from popxl.session import Session  # noqa: E402
 from popxl.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream  # noqa: E402
@@ -86,6 +87,7 @@ __all__ = [
     "Ir",
     "Module",
     "RemoteBuffer",
+    "RemoteStorage",
     "ReplicaGrouping",
     "ReplicatedTensorSharding",
     "Session",

@@ -1047,10 +1047,16 @@ class MemoryReport:
 
     def __str__(self) -> str: ...
 
+class RemoteStorage:
+    """Where a session keeps remote buffers."""
+
+    def __init__(self, directory: str, ram_bytes: int, sync_every_run: bool) -> None:
+        """In RAM, if the directory is ""."""
+
 class Session:
     """A compiled program and its memory."""
 
-    def __init__(self, ir: Ir, reference: bool = False) -> None: ...
+    def __init__(self, ir: Ir, reference: bool = False, remote_storage: RemoteStorage = ...) -> None: ...
 
     @property
     def compiled_ir(self) -> Ir:
@@ -1078,6 +1084,8 @@ class Session:
         """
         The values of all replicas, one after another, of a variable that retrieves them; None when none came to the host.
         """
+
+    def flush_remote_buffers(self) -> None: ...
 
     def run(self, buffers: object) -> None:
         """

@@ -1,6 +1,7 @@
 """Sessions: programs compiled and run."""
 
 import numbers
+import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
@@ -10,6 +11,7 @@ from popxl._host_arrays import FLOAT8, Port, check_output, to_input
 from popxl.feed import Feed
 from popxl.ir import Ir
 from popxl.profile import MachinePeaks, Profile
+from popxl.remote_storage import RemoteStorage, _as_remote_storage
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
 from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
 from popxl.utils import _popxl_to_numpy, _to_device_info, to_numpy
@@ -37,6 +39,7 @@ class Session:
         weights_to_host_on_exit: bool = True,
         *,
         reference: bool = False,
+        remote_storage: Union[None, str, "os.PathLike[str]", RemoteStorage] = None,
     ) -> None:
         """Compiles a program.
 
@@ -48,12 +51,16 @@ class Session:
                 Always off when the program has a variable over a read-only `np.memmap`.
             reference: Whether to run every op by its definition in float64, rounded to its dtype, instead of
                 compiling the program: slow, to compare with.
+            remote_storage: The folder of the files that keep remote buffers, or a `popxl.RemoteStorage`. None
+                keeps them in RAM. Where a file is there already, remote buffers and variables in them have its
+                values.
 
         Raises:
             popart_exception: Ops change a tensor and read it in no defined order, or the main graph has an
                 input.
             TypeError: `ir` is no Ir.
             ValueError: There is no such device.
+            RuntimeError: The file of remote buffers can't be made, is in use, damaged, or another program's.
         """
         from popxl._dot import write_checkpoint
 
@@ -73,7 +80,10 @@ class Session:
         self._compiled: Optional[Ir] = None
         ir._pb_ir.logIr()
         self._pb_session = InferenceSession.fromIr(
-            ir=ir._pb_ir, deviceInfo=self._device, reference=reference
+            ir=ir._pb_ir,
+            deviceInfo=self._device,
+            reference=reference,
+            remote_storage=_as_remote_storage(remote_storage),
         )
         self._pb_session.prepareDevice()
         self._inputs = self._ports(ir.get_all_h2d_streams())
@@ -321,6 +331,19 @@ class Session:
         self._pb_session.weightsToHost()
         for memmap in self._user_ir._memmaps.values():
             memmap.flush()
+
+    def flush_remote_buffers(self) -> None:
+        """Brings remote buffers that are kept in files to the disk, as they are after the last run.
+
+        Every run leaves them so that they outlive the process; after this, and after the session's context, they
+        outlive a failure of power too.
+
+        Raises:
+            ValueError: The session is not attached.
+            RuntimeError: The disk fails.
+        """
+        self._require_attached("Session.flush_remote_buffers")
+        self._pb_session._ready().flush_remote_buffers()
 
     def expected_inputs(self) -> List[HostToDeviceStream]:
         """The streams from the host that `run` needs data for: those that some `host_load` reads."""

@@ -31,8 +31,8 @@ HostBuffers& HostBuffers::add(const Stream& stream, bool toDevice, std::optional
   return *this;
 }
 
-Session::Session(const Ir& ir, EngineKind engine)
-    : session_(std::make_unique<exec::Session>(ir.get(), engine)) {
+Session::Session(const Ir& ir, EngineKind engine, const RemoteStorage& storage)
+    : session_(std::make_unique<exec::Session>(ir.get(), engine, storage)) {
   session_->attach();
   session_->weightsFromHost();
 }
@@ -121,6 +121,8 @@ void Session::write(const Tensor& t, std::optional<DType> dtype, const void* fro
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) { session_->startProfile(peaks); }
 Profile Session::stopProfile() { return session_->stopProfile(); }
+
+void Session::flushRemoteBuffers() { session_->flushRemoteBuffers(); }
 
 MemoryReport Session::memory() const { return session_->memory(); }
 

@@ -51,14 +51,23 @@ void bindSession(nb::module_& m) {
       .def("table", &MemoryReport::table, nb::arg("limit") = 20,
            "The figures, and the largest items at the peak, `limit` lines at most.")
       .def("__str__", [](const MemoryReport& report) { return report.table(); });
+  nb::class_<RemoteStorage>(m, "RemoteStorage", "Where a session keeps remote buffers.")
+      .def(
+          "__init__",
+          [](RemoteStorage* self, std::string directory, int64_t ramBytes, bool syncEveryRun) {
+            new (self) RemoteStorage{std::move(directory), ramBytes, syncEveryRun};
+          },
+          nb::arg("directory"), nb::arg("ram_bytes"), nb::arg("sync_every_run"),
+          "In RAM, if the directory is \"\".");
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "Session", "A compiled program and its memory.")
       .def(
           "__init__",
-          [](Session* self, std::shared_ptr<ir::Ir> ir, bool reference) {
-            new (self) Session(std::move(ir), reference ? EngineKind::kReference : EngineKind::kCompiled);
+          [](Session* self, std::shared_ptr<ir::Ir> ir, bool reference, const RemoteStorage& storage) {
+            new (self)
+                Session(std::move(ir), reference ? EngineKind::kReference : EngineKind::kCompiled, storage);
           },
-          nb::arg("ir"), nb::arg("reference") = false, release)
+          nb::arg("ir"), nb::arg("reference") = false, nb::arg("remote_storage") = RemoteStorage(), release)
       .def_prop_ro("compiled_ir", &Session::compiledIr, "The program as it was compiled.")
       .def("attach", &Session::attach, release)
       .def("detach", &Session::detach, release)
@@ -79,6 +88,7 @@ void bindSession(nb::module_& m) {
           nb::arg("variable"),
           "The values of all replicas, one after another, of a variable that retrieves them; None when none "
           "came to the host.")
+      .def("flush_remote_buffers", &Session::flushRemoteBuffers, release)
       .def("run", &run, nb::arg("buffers"),
            "Runs the program once, with triples (stream id, array, entries) for all streams that it uses.")
       .def("start_profile", &Session::startProfile, nb::arg("peaks") = nb::none(), release,

@@ -28,9 +28,9 @@ int64_t tripCount(const ir::Op& op, int64_t trips);
 
 /// One replica's memory, and where it is in the streams of a run.
 struct Lane {
-  std::byte* variables = nullptr;  ///< the program's variableBytes
-  std::byte* frame = nullptr;      ///< its main().laneBytes
-  RemoteMemory* remote = nullptr;
+  std::byte* variables = nullptr;     ///< the program's variableBytes
+  std::byte* frame = nullptr;         ///< its main().laneBytes
+  RemoteMemory* remote = nullptr;     ///< of all replicas of the process
   std::vector<StreamCursor> streams;  ///< one for each stream of the program
 };
 

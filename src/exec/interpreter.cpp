@@ -141,12 +141,15 @@ void Interpreter::runOp(const ir::Op& op, Frame& frame) {
       return give(op, 0, values, frame);
     }
     case Structure::kRemoteLoad: {
-      const std::byte* from = remoteEntry(op, frame);
-      return give(op, 0, Bytes(from, from + op.output()->type().bytes()), frame);
+      Bytes values(static_cast<size_t>(op.output()->type().bytes()));
+      frame.lane->remote->load(op, frame.replica, op.attr<int64_t>("remote_buffer"), remoteEntry(op, frame),
+                               values.data(), static_cast<int64_t>(values.size()));
+      return give(op, 0, values, frame);
     }
     case Structure::kRemoteStore: {
       const Bytes values = read(op.input(0), frame);
-      std::copy(values.begin(), values.end(), remoteEntry(op, frame));
+      frame.lane->remote->store(op, frame.replica, op.attr<int64_t>("remote_buffer"), remoteEntry(op, frame),
+                                values.data(), static_cast<int64_t>(values.size()));
       return;
     }
     case Structure::kNothing:
@@ -169,10 +172,10 @@ std::byte* Interpreter::nextEntry(const ir::Op& op, Frame& frame) {
   return frame.lane->streams[i].take(*stream, op, frame.replica, static_cast<int64_t>(replicas_));
 }
 
-std::byte* Interpreter::remoteEntry(const ir::Op& op, Frame& frame) const {
+int64_t Interpreter::remoteEntry(const ir::Op& op, Frame& frame) const {
   const ir::Tensor* offset = op.input(1);
   const ir::Number entry(offset->dtype(), loadElement(offset->dtype(), read(offset, frame).data()));
-  return frame.lane->remote->entry(op.attr<int64_t>("remote_buffer"), entry.integer(), op);
+  return entry.integer();
 }
 
 void Interpreter::give(const ir::Op& op, size_t i, const Bytes& values, Frame& frame) const {

@@ -60,7 +60,7 @@ class Interpreter final : public Engine {
   std::vector<std::vector<Bytes>> runCallee(const ir::Graph& graph, const Frames& callers,
                                             const std::vector<Inputs>& inputs);
   std::byte* nextEntry(const ir::Op& op, Frame& frame);
-  std::byte* remoteEntry(const ir::Op& op, Frame& frame) const;
+  int64_t remoteEntry(const ir::Op& op, Frame& frame) const;
   /// Makes result i: the memory of the operand that the op writes in place, else memory of its own.
   void give(const ir::Op& op, size_t i, const Bytes& values, Frame& frame) const;
 

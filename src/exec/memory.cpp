@@ -47,13 +47,13 @@ void addPeak(const compile::Program& program, const compile::Code& code, MemoryR
 
 int64_t workersFor(int64_t replicas) { return std::min<int64_t>(replicas, kernels::threadCount()); }
 
-MemoryReport memoryOf(const compile::Program& program, int64_t replicas) {
+MemoryReport memoryOf(const compile::Program& program, int64_t replicas, const RemoteStorage& storage) {
   MemoryReport report;
   report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas +
                       Exchange::bytesFor(program, replicas);
   report.variableBytes = program.variableBytes * replicas + program.sharedBytes;
   report.constantBytes = program.constantBytes;
-  report.remoteBytes = RemoteMemory::bytesOf(program) * replicas;
+  report.remoteBytes = RemoteMemory::bytesOf(program, replicas, storage);
   report.liveLowerBound = program.main().liveLowerBound;
   addPeak(program, program.main(), report);
   std::stable_sort(report.atPeak.begin(), report.atPeak.end(),

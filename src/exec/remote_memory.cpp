@@ -3,57 +3,64 @@
 #include <algorithm>
 #include <cstring>
 
-#include "algo/offsets.h"
 #include "base/error.h"
+#include "exec/remote_cache.h"
+#include "exec/remote_ram.h"
 
 namespace popxl::exec {
 
-RemoteMemory::RemoteMemory(const compile::Program& program)
-    : buffers_(layOut(program, total_)), arena_(total_) {}
-
-int64_t RemoteMemory::bytesOf(const compile::Program& program) {
-  int64_t bytes = 0;
-  layOut(program, bytes);
-  return bytes;
-}
-
-/// An entry is as large as the buffer says, or as the largest variable that is kept in one.
-std::map<int64_t, RemoteMemory::Buffer> RemoteMemory::layOut(const compile::Program& program,
-                                                             int64_t& bytes) {
-  std::map<int64_t, Buffer> buffers;
-  for (const auto& b : program.ir->remoteBuffers()) buffers[b->id] = {0, b->type.bytes(), b->entries};
-  for (const compile::RemoteVariable& v : program.remoteVariables) {
-    int64_t& stride = buffers.at(v.buffer).stride;
-    stride = std::max(stride, v.shardBytes);
+RemoteMemory::RemoteMemory(const compile::Program& program, int64_t lanes, int64_t firstReplica,
+                           const RemoteStorage& storage)
+    : layout_(program, lanes) {
+  if (storage.directory.empty() || layout_.buffers.empty()) {
+    store_ = std::make_unique<RemoteRam>(layout_);
+  } else {
+    store_ = std::make_unique<RemoteCache>(layout_, firstReplica, storage);
   }
-  bytes = 0;
-  for (auto& [id, buffer] : buffers) {
-    const int64_t unit = algo::kOffsetAlignment;
-    buffer.offset = bytes;
-    buffer.stride = (buffer.stride + unit - 1) / unit * unit;
-    int64_t size = 0;
-    if (__builtin_mul_overflow(buffer.stride, buffer.entries, &size) ||
-        __builtin_add_overflow(bytes, size, &bytes)) {
-      fail(ErrorKind::kValue, "remote buffer {} with {} entries of {} bytes is too large", id, buffer.entries,
-           buffer.stride);
-    }
-  }
-  return buffers;
 }
 
-std::byte* RemoteMemory::at(int64_t buffer, int64_t index) const {
-  const Buffer& b = buffers_.at(buffer);
-  return arena_.base() + b.offset + index * b.stride;
+int64_t RemoteMemory::bytesOf(const compile::Program& program, int64_t lanes, const RemoteStorage& storage) {
+  const int64_t all = RemoteRam::bytesOf({program, lanes});
+  return storage.directory.empty() ? all : std::min(all, storage.ramBytes);
 }
 
-std::byte* RemoteMemory::entry(int64_t buffer, int64_t index, const ir::Op& op) const {
-  const int64_t entries = buffers_.at(buffer).entries;
-  if (index < 0 || index >= entries) {
+int64_t RemoteMemory::numberOf(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index) const {
+  const RemoteLayout::Buffer& b = layout_.buffer(buffer);
+  if (index < 0 || index >= b.entries) {
     fail(ErrorKind::kValue,
          "`{}` at {} asks for entry {} of remote buffer {}, which has {} entries; set its `entries`",
-         op.name(), op.loc().str(), index, buffer, entries);
+         op.name(), op.loc().str(), index, buffer, b.entries);
   }
-  return at(buffer, index);
+  return layout_.numberOf(b, lane, index);
+}
+
+int64_t RemoteMemory::numberOf(const compile::RemoteVariable& v, int64_t lane) const {
+  return layout_.numberOf(layout_.buffer(v.buffer), lane, v.entry);
+}
+
+namespace {
+
+template <typename Work>
+void doFor(const ir::Op& op, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error.kind(), "`{}` at {}: {}", op.name(), op.loc().str(), error.what());
+  }
+}
+
+}  // namespace
+
+void RemoteMemory::load(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index, std::byte* to,
+                        int64_t bytes) {
+  const int64_t number = numberOf(op, lane, buffer, index);
+  doFor(op, [&] { store_->load(number, to, bytes); });
+}
+
+void RemoteMemory::store(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index, const std::byte* from,
+                         int64_t bytes) {
+  const int64_t number = numberOf(op, lane, buffer, index);
+  doFor(op, [&] { store_->store(number, from, bytes); });
 }
 
 namespace {
@@ -66,19 +73,34 @@ size_t present(const compile::RemoteVariable& v, int64_t shard) {
 
 }  // namespace
 
-void RemoteMemory::read(const compile::RemoteVariable& v, int64_t shard, const std::byte* whole) {
-  std::byte* to = at(v.buffer, v.entry);
+void RemoteMemory::storeShard(const compile::RemoteVariable& v, int64_t lane, int64_t shard,
+                              const std::byte* whole) {
   const size_t bytes = present(v, shard);
-  if (bytes > 0) std::memcpy(to, whole + shard * v.shardBytes, bytes);
-  std::memset(to + bytes, 0, static_cast<size_t>(v.shardBytes) - bytes);
+  const std::byte* const from = whole + shard * v.shardBytes;
+  if (static_cast<int64_t>(bytes) == v.shardBytes) {
+    store_->store(numberOf(v, lane), from, v.shardBytes);
+    return;
+  }
+  std::vector<std::byte> padded(static_cast<size_t>(v.shardBytes));
+  if (bytes > 0) std::memcpy(padded.data(), from, bytes);
+  store_->store(numberOf(v, lane), padded.data(), v.shardBytes);
 }
 
-const std::byte* RemoteMemory::value(const compile::RemoteVariable& v) const { return at(v.buffer, v.entry); }
+void RemoteMemory::loadShard(const compile::RemoteVariable& v, int64_t lane, std::byte* to) {
+  store_->load(numberOf(v, lane), to, v.shardBytes);
+}
 
 void RemoteMemory::join(const compile::RemoteVariable& v, int64_t shard, const std::byte* from,
                         std::byte* whole) {
   const size_t bytes = present(v, shard);
   if (bytes > 0) std::memcpy(whole + shard * v.shardBytes, from, bytes);
+}
+
+bool RemoteMemory::isKept(const compile::RemoteVariable& v) const {
+  for (int64_t lane = 0; lane < layout_.lanes; ++lane) {
+    if (!store_->isKept(numberOf(v, lane))) return false;
+  }
+  return true;
 }
 
 }  // namespace popxl::exec

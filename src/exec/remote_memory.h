@@ -1,42 +1,51 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 
 #include "compile/program.h"
-#include "exec/arena.h"
+#include "exec/remote_store.h"
+#include "popxl/remote_storage.h"
 
 namespace popxl::exec {
 
-/// The remote buffers of one replica, in host memory. All entries are zero at first.
+/// The remote buffers of the replicas of a process, in RAM or in a file. All entries are zero at first.
 class RemoteMemory {
  public:
-  explicit RemoteMemory(const compile::Program& program);
+  /// `firstReplica`: which replica of the program lane 0 is. Error(kRuntime) where there can be no file, or
+  /// the one there is not this program's, is damaged, or in use.
+  RemoteMemory(const compile::Program& program, int64_t lanes, int64_t firstReplica,
+               const RemoteStorage& storage);
+  RemoteMemory(const RemoteMemory&) = delete;  // the store looks at the layout
+  RemoteMemory& operator=(const RemoteMemory&) = delete;
 
-  /// The memory of an entry. Error(kValue) naming `op` when the buffer has no such entry.
-  std::byte* entry(int64_t buffer, int64_t index, const ir::Op& op) const;
+  /// An entry of a lane, for `op`: its first `bytes` bytes. Error(kValue) when the buffer has no such entry;
+  /// Error(kRuntime) when a file can't be read or written or is damaged.
+  void load(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index, std::byte* to, int64_t bytes);
+  void store(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index, const std::byte* from,
+             int64_t bytes);
   /// The given shard of a remote variable from its whole value, padded with zeros.
-  void read(const compile::RemoteVariable& variable, int64_t shard, const std::byte* whole);
-  /// The shard that is here, of shardBytes.
-  const std::byte* value(const compile::RemoteVariable& variable) const;
+  void storeShard(const compile::RemoteVariable& variable, int64_t lane, int64_t shard,
+                  const std::byte* whole);
+  /// The shardBytes that a lane has.
+  void loadShard(const compile::RemoteVariable& variable, int64_t lane, std::byte* to);
   /// Puts a shard into the whole value.
   static void join(const compile::RemoteVariable& variable, int64_t shard, const std::byte* from,
                    std::byte* whole);
+  /// Whether all lanes had a value of the variable before this was made.
+  bool isKept(const compile::RemoteVariable& variable) const;
 
-  int64_t touchedBytes() const { return arena_.touchedBytes(); }
-  /// What one of these takes.
-  static int64_t bytesOf(const compile::Program& program);
+  RemoteStore& entries() { return *store_; }
+  int64_t touchedBytes() const { return store_->touchedBytes(); }
+  /// RAM that this takes.
+  static int64_t bytesOf(const compile::Program& program, int64_t lanes, const RemoteStorage& storage);
 
  private:
-  struct Buffer {
-    int64_t offset, stride, entries;  ///< bytes; bytes from one entry to the next
-  };
-  static std::map<int64_t, Buffer> layOut(const compile::Program& program, int64_t& bytes);
-  std::byte* at(int64_t buffer, int64_t index) const;
+  int64_t numberOf(const ir::Op& op, int64_t lane, int64_t buffer, int64_t index) const;
+  int64_t numberOf(const compile::RemoteVariable& variable, int64_t lane) const;
 
-  int64_t total_ = 0;
-  std::map<int64_t, Buffer> buffers_;  // by number
-  Arena arena_;
+  RemoteLayout layout_;
+  std::unique_ptr<RemoteStore> store_;
 };
 
 }  // namespace popxl::exec

@@ -42,8 +42,11 @@ int& UserCode::depth() {
   return depth;
 }
 
-Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind)
-    : ir_(std::move(ir)), exchange_(*ir_), replicas_(exchange_.lanes()) {
+Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind, RemoteStorage storage)
+    : ir_(std::move(ir)), exchange_(*ir_), replicas_(exchange_.lanes()), storage_(std::move(storage)) {
+  if (storage_.ramBytes < 0) {
+    fail(ErrorKind::kValue, "{} bytes of RAM for remote buffers: it must not be negative", storage_.ramBytes);
+  }
   refreshLogLevel();
   if (kind == EngineKind::kCompiled) {
     log().info("Starting compilation");
@@ -60,15 +63,16 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind)
   std::set<std::string> used;
   findStreams(program_->ir->mainGraph(), seen, used);
   for (const ir::Stream& s : program_->streams) streamUsed_.push_back(used.contains(s.id()));
+  if (!storage_.directory.empty()) adoptRemoteVariables();
 }
 
 void Session::attach() {
   const std::unique_lock<std::mutex> lock = use(running_);
   if (attached()) return;
   const compile::Code& main = program_->main();
+  if (remote_ == nullptr) openRemote();
   if (variables_ == nullptr) {
     variables_ = std::make_unique<Arena>(program_->variableBytes * replicas_ + program_->sharedBytes);
-    for (int64_t r = 0; r < replicas_; ++r) remote_.emplace_back(*program_);
     lanes_.resize(static_cast<size_t>(replicas_));
   }
   const int64_t workers = workersFor(replicas_);
@@ -79,7 +83,7 @@ void Session::attach() {
     Lane& lane = lanes_[static_cast<size_t>(r)];
     lane.variables = variables_->base() + r * program_->variableBytes;
     lane.frame = frames_->base() + lanes + r * main.laneBytes;
-    lane.remote = &remote_[static_cast<size_t>(r)];
+    lane.remote = remote_.get();
   }
   exchangeMemory_ = frames_->base() + end;
 }
@@ -88,6 +92,9 @@ void Session::detach() {
   const std::unique_lock<std::mutex> lock = use(running_);
   frames_.reset();
   workerFrames_.clear();
+  if (storage_.directory.empty() || remote_ == nullptr) return;
+  const std::unique_ptr<RemoteMemory> files = std::move(remote_);
+  files->entries().sync();
 }
 
 Memory Session::memoryOfRun() { return {lanes_, workerFrames_, shared(), exchangeMemory_}; }
@@ -155,12 +162,15 @@ void Session::weightsFromHost() {
                   static_cast<size_t>(t->type().bytes()));
     }
   }
-  for (const compile::RemoteVariable& v : program_->remoteVariables) {
-    const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
-    for (int64_t r = 0; r < replicas_; ++r)
-      remote_[static_cast<size_t>(r)].read(v, shardOf(*own, exchange_.first() + r),
-                                           hostValue(*own, exchange_.first() + r));
-  }
+  committed([&] {
+    for (const compile::RemoteVariable& v : program_->remoteVariables) {
+      const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+      for (int64_t lane = 0; lane < replicas_; ++lane) {
+        const int64_t replica = exchange_.first() + lane;
+        remote_->storeShard(v, lane, shardOf(*own, replica), hostValue(*own, replica));
+      }
+    }
+  });
   failed_ = false;
   prepared_ = false;
 }
@@ -186,12 +196,7 @@ void Session::weightsToHost() {
           std::memcpy(to, from, static_cast<size_t>(bytes));
         });
   }
-  for (const compile::RemoteVariable& v : program_->remoteVariables) {
-    toHost(
-        *ir_->mainGraph().find(v.tensor->name()), v.shardBytes,
-        [&](int64_t lane) { return remote_[static_cast<size_t>(lane)].value(v); },
-        [&](int64_t shard, const std::byte* from, std::byte* to) { RemoteMemory::join(v, shard, from, to); });
-  }
+  for (const compile::RemoteVariable& v : program_->remoteVariables) remoteToHost(v);
 }
 
 /// Brings a variable to the host: `value(lane)` is the piece of `bytes` bytes that a replica of this process
@@ -218,6 +223,29 @@ void Session::toHost(const ir::Tensor& own, int64_t bytes, const Value& value, c
     const auto row = rowOf(own, speakers[r]);
     std::memcpy(to, own.data()->bytes + row * whole, static_cast<size_t>(whole));
     join(shardOf(own, speakers[r]), pieces.at[r], to);
+  }
+}
+
+void Session::remoteToHost(const compile::RemoteVariable& v) {
+  std::vector<std::vector<std::byte>> values;
+  toHost(
+      *ir_->mainGraph().find(v.tensor->name()), v.shardBytes,
+      [&](int64_t lane) {
+        remote_->loadShard(v, lane, values.emplace_back(static_cast<size_t>(v.shardBytes)).data());
+        return values.back().data();
+      },
+      [&](int64_t shard, const std::byte* from, std::byte* to) { RemoteMemory::join(v, shard, from, to); });
+}
+
+/// Commits what the work stores in remote buffers, or if it fails, nothing.
+template <typename Work>
+void Session::committed(const Work& work) {
+  try {
+    work();
+    remote_->entries().commit();
+  } catch (...) {
+    remote_->entries().rollBack();
+    throw;
   }
 }
 
@@ -256,7 +284,10 @@ void Session::run(std::span<const StreamBuffer> buffers) {
     if (!prepared_) prepare();
     failed_ = true;
     for (Lane& lane : lanes_) lane.streams = cursors_;
-    engine_->run(memoryOfRun());
+    committed([&] {
+      remote_->entries().beginRun();
+      engine_->run(memoryOfRun());
+    });
     failed_ = false;
   } catch (...) {
     exchange_.fail();
@@ -284,14 +315,13 @@ Profile Session::stopProfile() {
   return recorder->profile(peaks_);
 }
 
-MemoryReport Session::memory() const { return memoryOf(*program_, replicas_); }
+MemoryReport Session::memory() const { return memoryOf(*program_, replicas_, storage_); }
 
 int64_t Session::touchedBytes() const {
   int64_t bytes = program_->constantBytes;
   for (const auto* arena : {frames_.get(), variables_.get()})
     bytes += arena == nullptr ? 0 : arena->touchedBytes();
-  for (const RemoteMemory& r : remote_) bytes += r.touchedBytes();
-  return bytes;
+  return bytes + (remote_ == nullptr ? 0 : remote_->touchedBytes());
 }
 
 }  // namespace popxl::exec

@@ -15,6 +15,7 @@
 #include "exec/memory.h"
 #include "exec/recorder.h"
 #include "popxl/engine.h"
+#include "popxl/remote_storage.h"
 
 namespace popxl::exec {
 
@@ -29,14 +30,17 @@ struct StreamBuffer {
 class Session {
  public:
   /// Compiles where the engine needs that. Error(kGraph) as compile::compile.
-  explicit Session(std::shared_ptr<ir::Ir> ir, EngineKind kind = EngineKind::kCompiled);
+  /// Where remote buffers are kept in files and these are there already, variables in them have the values
+  /// of the files, on the host too. Error(kValue) and Error(kRuntime) as RemoteMemory.
+  explicit Session(std::shared_ptr<ir::Ir> ir, EngineKind kind = EngineKind::kCompiled,
+                   RemoteStorage storage = {});
 
   const std::shared_ptr<ir::Ir>& ir() const { return ir_; }
   std::shared_ptr<ir::Ir> compiledIr() const { return program_->ir; }
   const compile::Program& program() const { return *program_; }
 
-  /// While attached a session owns its memory and can run. Attaching twice or detaching twice changes
-  /// nothing.
+  /// While attached a session owns its memory and can run, and has the files of its remote buffers for
+  /// itself; then they are on the disk. Attaching twice or detaching twice changes nothing.
   void attach();
   void detach();
   bool attached() const { return frames_ != nullptr; }
@@ -52,9 +56,12 @@ class Session {
   /// Every replica has the host's value of its group next.
   void forgetReplicaValues(const ir::Tensor& variable) { replicaValues_.erase(variable.name()); }
 
+  /// Brings remote buffers in files to the disk, as they are after the last run. Error(kValue) when detached.
+  void flushRemoteBuffers();
+
   /// Runs the main graph once. Every stream that the program uses must have a buffer;
-  /// others are ignored. On an Error while running, further runs are refused until weightsFromHost.
-  /// Error(kValue) for missing streams or when detached.
+  /// others are ignored. On an Error while running, further runs are refused until weightsFromHost, and
+  /// remote buffers in files are as they were before. Error(kValue) for missing streams or when detached.
   void run(std::span<const StreamBuffer> buffers);
 
   /// Takes the time of every instruction of the runs until stopProfile, which tells where it went.
@@ -70,6 +77,12 @@ class Session {
 
  private:
   void setCursors(std::span<const StreamBuffer> buffers);
+  void openRemote();
+  void adoptRemoteVariables();
+  void checkCommits();
+  void remoteToHost(const compile::RemoteVariable& variable);
+  template <typename Work>
+  void committed(const Work& work);
   template <typename Value, typename Join>
   void toHost(const ir::Tensor& own, int64_t bytes, const Value& value, const Join& join);
   bool keepsEach(const ir::Tensor& variable) const;
@@ -87,7 +100,8 @@ class Session {
   int64_t replicas_;                  // of this process
   std::unique_ptr<Arena> frames_;     // of the workers, then of the replicas, then for the exchange
   std::unique_ptr<Arena> variables_;  // of the replicas, then what they share
-  std::vector<RemoteMemory> remote_;  // one per replica
+  RemoteStorage storage_;
+  std::unique_ptr<RemoteMemory> remote_;
   std::vector<Lane> lanes_;
   std::map<std::string, std::vector<std::byte>> replicaValues_;  // by variable, see replicaValues
   std::vector<std::byte*> workerFrames_;

@@ -155,9 +155,12 @@ void Worker::runRepeat(const compile::RunRepeat& repeat, const ir::Op& op, const
 
 void Worker::runRemote(const compile::RunRemote& remote, const ir::Op& op, const Frame& frame) {
   const int64_t index = integerAt(frame.at(remote.entry), remote.entryType);
-  std::byte* entry = lane_->remote->entry(remote.buffer, index, op);
-  std::byte* data = frame.at(remote.data);
-  std::memcpy(remote.stores ? entry : data, remote.stores ? data : entry, static_cast<size_t>(remote.bytes));
+  std::byte* const data = frame.at(remote.data);
+  if (remote.stores) {
+    lane_->remote->store(op, replica_, remote.buffer, index, data, remote.bytes);
+  } else {
+    lane_->remote->load(op, replica_, remote.buffer, index, data, remote.bytes);
+  }
 }
 
 std::byte* Worker::nextEntry(int32_t stream, const ir::Op& op) {

@@ -1,0 +1,68 @@
+"""Programs that test_remote_files.py starts in processes of their own."""
+
+import pathlib
+import re
+import resource
+import sys
+
+import numpy as np
+
+import popxl
+from popxl import ops
+
+
+def rss(folder: str, entries: str, entry_bytes: str, bound: str) -> None:
+    """Prints the most memory, in bytes, that the process had while it changed all entries several times."""
+    count, size = int(entries), int(entry_bytes) // 4
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((size,), popxl.float32, count)
+
+        def step(at: popxl.Tensor):
+            with popxl.in_sequence():
+                ops.remote_store(buffer, at, ops.remote_load(buffer, at) + 1)
+            return at + 1
+
+        first = popxl.constant(0, popxl.uint32)
+        ops.repeat(ir.create_graph(step, first), count, first)
+    with popxl.Session(ir, remote_storage=popxl.RemoteStorage(folder, int(bound))) as session:
+        for _ in range(3):
+            session.run()
+    status = pathlib.Path("/proc/self/status").read_text()
+    print(int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024)
+
+
+def count(folder: str, sync: str, what: str) -> None:
+    """Adds 1 to every entry in every run and prints how many runs were done; or prints the entries."""
+    entries = 6
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((20000,), popxl.float32, entries)
+        out = popxl.d2h_stream((entries, 20000), popxl.float32, "out")
+        adds = popxl.h2d_stream((), popxl.float32, "adds")
+        added = ops.host_load(adds)
+        values = [ops.remote_load(buffer, i) + added for i in range(entries)]
+        for i, value in enumerate(values):
+            ops.remote_store(buffer, i, value)
+        ops.host_store(out, ops.concat([ops.reshape(value, (1, 20000)) for value in values]))
+    storage = popxl.RemoteStorage(folder, 300000, sync_every_run=sync == "1")
+    with popxl.Session(ir, remote_storage=storage) as session:
+        if what == "look":
+            print(*np.unique(session.run({adds: 0})[out]))
+            return
+        print("ready", flush=True)
+        while True:
+            print(int(session.run({adds: 1})[out][0, 0]), flush=True)
+
+
+def limited(folder: str) -> None:
+    """Asks for more than the process may write."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    ir = popxl.Ir()
+    with ir.main_graph:
+        ops.remote_load(popxl.remote_buffer((1 << 16,), popxl.float32, 2), 0)
+    popxl.Session(ir, remote_storage=folder)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
