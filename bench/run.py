@@ -20,7 +20,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seconds", type=float, default=4.0, help="of measuring, for each row and framework")
-    parser.add_argument("--only", choices=["machine", "steps", "ops", "memory", "session", "building", "replicas", "mnist"], action="append")
+    parser.add_argument("--only", choices=["machine", "steps", "ops", "memory", "session", "building", "replicas", "remote", "mnist"], action="append")
     parser.add_argument("--json", type=pathlib.Path, help="file for the figures")
     parser.add_argument("--rows", nargs="+", help="only these rows: of steps by their names in work.py, of ops by their names")
     parser.add_argument("--seeds", type=int, default=5, help="trainings of the MNIST demo")
@@ -118,7 +118,7 @@ def measure(options: argparse.Namespace) -> None:
     from report import Report
 
     report = Report()
-    wanted = options.only or ["machine", "steps", "ops", "memory", "session", "building", "replicas", "mnist"]
+    wanted = options.only or ["machine", "steps", "ops", "memory", "session", "building", "replicas", "remote", "mnist"]
     limits = machine(options) if {"machine", "steps", "ops", "replicas"} & set(wanted) else {}
     if "steps" in wanted:
         import steps
@@ -140,6 +140,10 @@ def measure(options: argparse.Namespace) -> None:
         import replicas
 
         replicas.table(report, limits["gbytes_per_s"])
+    if "remote" in wanted:
+        import remote
+
+        remote.table(report)
     if "mnist" in wanted:
         mnist_accuracy(options, report)
     if options.json is not None:
