@@ -1,6 +1,7 @@
 // Reads a program as text, runs passes on it, verifies it and prints it. What it prints is read back and
 // compared.
 
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -13,7 +14,9 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/ops.h"
+#include "passes/autodiff.h"
 #include "passes/pass_runner.h"
+#include "passes/recompute.h"
 #include "popxl/custom_op.h"
 #include "tool.h"
 
@@ -26,6 +29,8 @@ constexpr std::string_view kUsage = R"(usage: popxl-opt [options] [FILE]
 Reads the text form of a program from FILE or from standard input, runs passes and prints the result.
 
   --load=PATH        load ops from a shared library (docs/custom-ops.md); may be repeated
+  --autodiff=GRAPH   add the graph of the gradients of GRAPH, of all outputs by all inputs; may be repeated
+  --recompute        such a graph reads nothing of the forward graph but its inputs: it computes the rest again
   --pass=NAME,NAME   run these passes, in this order
   --verify           verify the program as it was read, too (after a pass it always is)
   --no-loc           print without the locations in the user's program
@@ -37,10 +42,10 @@ Reads the text form of a program from FILE or from standard input, runs passes a
 )";
 
 struct Arguments {
-  std::vector<std::string> passes;
+  std::vector<std::string> differentiated, passes;
   std::string file = "-";
   ir::PrintOptions print;
-  bool verify = false, split = false, quiet = false, memory = false, list = false;
+  bool recompute = false, verify = false, split = false, quiet = false, memory = false, list = false;
 };
 
 std::vector<std::string> splitAt(std::string_view text, std::string_view separator) {
@@ -59,6 +64,10 @@ Arguments readArguments(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument.starts_with("--pass=")) {
       for (std::string& name : splitAt(argument.substr(7), ",")) out.passes.push_back(std::move(name));
+    } else if (argument.starts_with("--autodiff=")) {
+      out.differentiated.emplace_back(argument.substr(11));
+    } else if (argument == "--recompute") {
+      out.recompute = true;
     } else if (argument.starts_with("--load=")) {
       loadOps(std::string(argument.substr(7)));
     } else if (argument.starts_with("--elide=")) {
@@ -95,9 +104,36 @@ void checkIdentity(const ir::Ir& program, const ir::PrintOptions& options) {
     throw InternalError("what was printed reads back differently:\n" + once + "\nand\n" + twice);
 }
 
+/// Adds a gradient graph, printed with a line that says what its inputs and outputs stand for.
+void differentiate(ir::Ir& program, const std::string& name, bool recompute) {
+  const std::vector<ir::Graph*> graphs = program.graphs();
+  const auto found =
+      std::find_if(graphs.begin(), graphs.end(), [&](const ir::Graph* g) { return g->displayName() == name; });
+  if (found == graphs.end()) {
+    std::string names;
+    for (const ir::Graph* g : graphs) names += (names.empty() ? "" : ", ") + g->displayName();
+    fail(ErrorKind::kValue, "there is no graph `{}`; there are: {}", name, names);
+  }
+  passes::GradInfo info = passes::autodiff(**found).at(*found);
+  if (recompute) {
+    const passes::GradInfo given = info;
+    info = passes::recompute(given);
+    program.eraseGraph(given.graph);
+  }
+  const auto list = [](const std::vector<passes::Connection>& connections) {
+    std::string text;
+    for (const passes::Connection& c : connections) {
+      text += fmt::format("{}{}%{}", text.empty() ? "" : ", ", c.isGrad ? "gradient of " : "", c.fwd->name());
+    }
+    return text;
+  };
+  std::cout << fmt::format("// {}({}) -> ({})\n", info.graph->id(), list(info.inputs), list(info.outputs));
+}
+
 void process(const std::string& text, const Arguments& arguments) {
   const auto program = ir::parse(text, ops::table());
   if (arguments.verify) ir::verify(*program);
+  for (const std::string& name : arguments.differentiated) differentiate(*program, name, arguments.recompute);
   for (const std::string& name : arguments.passes) passes::runPass(name, *program);
   const bool complete = arguments.print.elideDataAbove == ir::PrintOptions{}.elideDataAbove;
   if (complete) checkIdentity(*program, arguments.print);

@@ -12,10 +12,7 @@
 namespace popxl {
 namespace {
 
-/// Place of `t` in a list; its size when it is not there.
-size_t indexIn(const std::vector<ir::Tensor*>& list, const ir::Tensor* t) {
-  return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
-}
+using ir::indexIn;
 
 std::vector<ir::Tensor*> operandsFor(const Graph& graph, const std::vector<Tensor>& inputs,
                                      const InputMap& byTensor) {
@@ -155,8 +152,13 @@ std::vector<Tensor> whileLoop(const Graph& cond, const Graph& body, int64_t maxI
     const GraphScope scope(loop);
     graphInput({{}, DType::kBool}, "go_on", false, where);
     std::vector<Tensor> own;
-    for (const ir::Tensor* t : body.get()->inputs()) {
-      own.push_back(graphInput({t->shape(), t->dtype()}, t->name(), t->byRef(), where));
+    // What the condition writes beyond its run has to last, too; a carried value is another each time.
+    const auto& tested = cond.get()->inputs();
+    const size_t carried = body.get()->outputs().size();
+    for (size_t i = 0; i < body.get()->inputs().size(); ++i) {
+      const ir::Tensor* t = body.get()->inputs()[i];
+      const bool lasts = i >= carried && i < tested.size() && tested[i]->byRef();
+      own.push_back(graphInput({t->shape(), t->dtype()}, t->name(), t->byRef() || lasts, where));
     }
     const std::vector<Tensor> outputs = callWithInfo(body, own, {}, where).outputs();
     std::vector<Tensor> next = outputs;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "bindings/convert.h"
 #include "bindings/module.h"
+#include "passes/surgery.h"
 
 namespace popxl::bindings {
 namespace {
@@ -104,7 +105,7 @@ void bindGraph(nb::module_& m) {
       .def(
           "replace_uses",
           [](const GraphHandle& g, nb::handle from, nb::handle to) {
-            g->replaceAllUses(toTensor(from), toTensor(to));
+            passes::replaceUses(*g, toTensor(from), toTensor(to));
           },
           nb::arg("old"), nb::arg("new"),
           "Every use of a tensor becomes a use of another, graph outputs too.")

@@ -12,8 +12,8 @@ int64_t tripCount(const ir::Op& op, int64_t trips) {
   const int64_t most = op.attr<int64_t>("repeat_count");
   if (trips > most) {
     fail(ErrorKind::kNumeric,
-         "`{}` at {} was asked to run {} times; it was made to run {} times at most: raise its bound",
-         op.name(), op.loc().str(), trips, most);
+         "`{}` at {} was asked to run {}{} times; it was made to run {} times at most: raise its bound",
+         op.name(), op.loc().str(), trips == INT64_MAX ? "at least " : "", trips, most);
   }
   return std::max<int64_t>(trips, 0);
 }

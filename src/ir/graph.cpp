@@ -96,6 +96,7 @@ std::unordered_set<std::string>& Graph::ownBaseNames() {
 }
 
 Tensor* Graph::addInput(std::string_view name, TensorType type, bool byRef) {
+  type.checkSize();
   Tensor* t = newTensor(uniqueName(name), std::move(type), TensorKind::kInput);
   t->byRef_ = byRef;
   inputs_.push_back(t);
@@ -135,6 +136,7 @@ Tensor* Graph::addConstant(std::string_view name, TensorType type, std::shared_p
 }
 
 Tensor* Graph::addStreamTensor(std::string_view name, TensorType type) {
+  type.checkSize();
   return newTensor(uniqueName(name), std::move(type), TensorKind::kStream);
 }
 
@@ -205,6 +207,7 @@ Op* Graph::addOp(const OpDef& def, OpRequest request) {
     op.settings_ = request.settings;
     op.loc_ = request.loc;
     def.infer(op, types);
+    for (const TensorType& type : types) type.checkSize();
   } catch (const Error& error) {
     opStore_.pop_back();
     rethrowWithPlace(error, def, request);

@@ -35,6 +35,8 @@ class Graph {
   const std::string& id() const { return id_; }  ///< "" for the main graph
   int32_t index() const { return index_; }       ///< counts up over the Ir, the main graph is 0
   std::string displayName() const { return id_.empty() ? "main" : id_; }
+  /// The id without the number that makes it unique.
+  std::string baseName() const { return id_.substr(0, id_.rfind("_subgraph(")); }
   bool isMain() const { return id_.empty(); }
 
   const std::vector<Tensor*>& inputs() const { return inputs_; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,5 +72,10 @@ class Tensor {
   std::shared_ptr<HostData> data_;
   VariableSettings settings_;
 };
+
+/// Place of a tensor in a list; the size of the list when it is not there.
+inline size_t indexIn(const std::vector<Tensor*>& list, const Tensor* t) {
+  return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
+}
 
 }  // namespace popxl::ir

@@ -43,6 +43,17 @@ Loc Loc::from(const std::source_location& where) {
   return {file, function, static_cast<int32_t>(where.line())};
 }
 
+void TensorType::checkSize() const {
+  constexpr int64_t kLimit = int64_t{1} << 47;
+  int64_t size = sizeOf(dtype);
+  bool fits = true;
+  for (const int64_t n : shape) {
+    if (n == 0) return;
+    fits = fits && !__builtin_mul_overflow(size, n, &size) && size <= kLimit;
+  }
+  if (!fits) fail(ErrorKind::kValue, "a tensor of type {} is too large: the limit is 2^47 bytes", str());
+}
+
 std::string TensorType::str() const { return fmt::format("{} {}", nameOf(dtype), toString(shape)); }
 
 std::shared_ptr<HostData> HostData::allocate(int64_t size) {

@@ -41,6 +41,8 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
   int64_t numElements() const { return popxl::numElements(shape); }
   int64_t bytes() const { return numElements() * sizeOf(dtype); }
+  /// Error(kValue) when the elements take more than 2^47 bytes, which no address space holds.
+  void checkSize() const;
   std::string str() const;  ///< "float32 (2, 3)"
 };
 

@@ -77,6 +77,24 @@ Tensor* makeZeros(Graph& graph, const Tensor& like, const Op& from) {
   return graph.addOp(*graph.ir().table().find("init"), std::move(request))->output();
 }
 
+namespace {
+
+/// What a place that runs a graph gets for a new output of it; Error(kValue) where that is too large to be.
+ir::TensorType gainedType(const Op& site, const Tensor& t) {
+  if (site.def().structure != ir::Structure::kRepeat) return t.type();
+  const auto count = site.attr<int64_t>("repeat_count");
+  ir::TensorType type = {t.dtype(), ir::stackedShape(count, t.shape()), {}};
+  try {
+    type.checkSize();
+  } catch (const Error& error) {
+    fail(error.kind(), "`{}` of graph `{}` is needed of each of the {} iterations of `{}` at {}: {}", t.id(),
+         t.graph().displayName(), count, site.name(), site.loc().str(), error.what());
+  }
+  return type;
+}
+
+}  // namespace
+
 void gainOutput(Graph& graph, Tensor* t, Changes& changes) {
   const std::vector<Op*> sites = sitesOf(graph);
   for (const Op* site : sites) {
@@ -87,13 +105,15 @@ void gainOutput(Graph& graph, Tensor* t, Changes& changes) {
          "the tensor",
          graph.displayName(), t->id(), site->name(), site->loc().str());
   }
+  std::vector<ir::TensorType> types;
+  for (const Op* site : sites) types.push_back(gainedType(*site, *t));
   graph.addOutput(t);
   changes.add([&graph] { graph.removeOutput(graph.outputs().size() - 1); });
-  for (Op* site : sites) {
-    ir::TensorType type = t->type();
+  for (size_t i = 0; i < sites.size(); ++i) {
+    Op* site = sites[i];
+    ir::TensorType& type = types[i];
     if (site->def().structure == ir::Structure::kRepeat) {
       const auto stacked = site->attr<int64_t>("stacked");
-      type = {type.dtype, ir::stackedShape(site->attr<int64_t>("repeat_count"), type.shape), {}};
       site->setAttr("stacked", stacked + 1);
       changes.add([site, stacked] { site->setAttr("stacked", stacked); });
     }
@@ -149,8 +169,7 @@ GradInfo Differentiator::gradOfBody(Graph& body, std::vector<Tensor*> provided,
 
 /// An empty graph named after the forward one.
 Graph& Differentiator::newGradGraph(const Graph& forward) const {
-  const std::string base = forward.id().substr(0, forward.id().rfind("_subgraph("));
-  Graph& made = forward.ir().createGraph(base + "_grad");
+  Graph& made = forward.ir().createGraph(forward.baseName() + "_grad");
   state_.changes.add([&made] { made.ir().eraseGraph(&made); });
   return made;
 }

@@ -8,6 +8,7 @@
 namespace popxl::passes {
 
 using ir::Graph;
+using ir::indexIn;
 using ir::Op;
 using ir::Tensor;
 
@@ -37,13 +38,13 @@ void alsoNeeded(const GradInfo& info, std::set<size_t>& outputs, std::set<size_t
   inputs.merge(placesOf(info.outputs, info.forward->inputs()));
 }
 
+}  // namespace
+
 bool isBranch(const Graph& graph) {
   const std::vector<Op*> sites = sitesOf(graph);
   return std::any_of(sites.begin(), sites.end(),
                      [](const Op* site) { return site->def().structure == ir::Structure::kConditional; });
 }
-
-}  // namespace
 
 /// Gradient graphs of what this graph calls, for the union of what its call sites need.
 void Differentiator::differentiateCallees() {
@@ -99,9 +100,6 @@ void Differentiator::differentiateCall(Op& call) {
   const auto found = state_.infos.find(callee);
   if (found == state_.infos.end()) return;
   const GradInfo& info = found->second;
-  const auto indexIn = [](const std::vector<Tensor*>& list, const Tensor* t) {
-    return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
-  };
   RuleContext context(call, *this);
   std::vector<Tensor*> inputs;
   TensorSet seeded;

@@ -14,14 +14,11 @@
 namespace popxl::passes {
 
 using ir::Graph;
+using ir::indexIn;
 using ir::Op;
 using ir::Tensor;
 
 namespace {
-
-size_t indexIn(const std::vector<Tensor*>& list, const Tensor* t) {
-  return static_cast<size_t>(std::find(list.begin(), list.end(), t) - list.begin());
-}
 
 class RepeatGradient {
  public:
@@ -239,6 +236,17 @@ class RepeatGradient {
 
 }  // namespace
 
-void differentiateRepeat(Differentiator& d, Op& repeat) { RepeatGradient(d, repeat).run(); }
+void differentiateRepeat(Differentiator& d, Op& repeat) {
+  // A branch can't gain outputs: the loop gets a body of its own.
+  if (Graph* body = repeat.calledGraph(); isBranch(*body)) {
+    Graph& own = cloneGraph(*body);
+    repeat.setAttr("graph", &own);
+    d.changes().add([&repeat, body, &own] {
+      repeat.setAttr("graph", body);
+      own.ir().eraseGraph(&own);
+    });
+  }
+  RepeatGradient(d, repeat).run();
+}
 
 }  // namespace popxl::passes

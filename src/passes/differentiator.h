@@ -18,6 +18,8 @@ TensorSet reachableFrom(const std::vector<ir::Op*>& order, const std::vector<ir:
 TensorSet reaching(const std::vector<ir::Op*>& order, const std::vector<ir::Tensor*>& sinks);
 
 std::string gradName(const ir::Tensor& t);
+/// Whether a conditional runs the graph.
+bool isBranch(const ir::Graph& graph);
 
 /// What all differentiations of one request share.
 struct DiffState {

@@ -6,6 +6,7 @@
 #include "analysis/dependences.h"
 #include "ir/graph_map.h"
 #include "passes/pass.h"
+#include "passes/replacement.h"
 
 namespace popxl::passes {
 namespace {
@@ -47,15 +48,12 @@ bool isLast(const Op& op, const ir::OpMap<int32_t>& index, algo::Reachability& p
   });
 }
 
-void makeInPlace(Graph& graph, Op& op) {
+void makeInPlace(Graph& graph, Op& op, Followers& followers) {
   const std::string name = op.output()->name();
   graph.rename(op.output(), name + "_before");
   ir::Op* made = graph.addOp(op.def(), {op.inputs(), op.attrs(), true, {name}, op.settings(), op.loc()});
   for (Op* before : op.after()) made->addAfter(before);
-  for (Op* other : graph.ops()) {
-    const auto& after = other->after();
-    if (std::find(after.begin(), after.end(), &op) != after.end()) other->addAfter(made);
-  }
+  followers.replace(op, {made});
   graph.replaceAllUses(op.output(), made->output());
 }
 
@@ -70,7 +68,8 @@ bool inplace(Graph& graph) {
   for (Op* op : graph.ops()) {
     if (canWorkInPlace(*op) && isLast(*op, index, paths)) chosen.push_back(op);
   }
-  for (Op* op : chosen) makeInPlace(graph, *op);
+  Followers followers(graph);
+  for (Op* op : chosen) makeInPlace(graph, *op, followers);
   if (!chosen.empty()) graph.eraseOps(chosen);
   return !chosen.empty();
 }

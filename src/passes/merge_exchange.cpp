@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "ops/exchange.h"
+#include "passes/pass.h"
 
 namespace popxl::passes {
 namespace {
@@ -66,6 +67,18 @@ void mergeExchanges(ir::Graph& graph, const std::vector<Op*>& transfers) {
     group.push_back(op);
   }
   finish();
+}
+
+bool mergeExchange(ir::Ir& ir) {
+  return changeGraphs(ir, [](ir::Graph& graph) {
+    std::vector<Op*> transfers;
+    for (Op* op : graph.ops()) {
+      if (ops::isExchange(op->name())) transfers.push_back(op);
+    }
+    const size_t before = graph.ops().size();
+    mergeExchanges(graph, transfers);
+    return graph.ops().size() != before;
+  });
 }
 
 }  // namespace popxl::passes

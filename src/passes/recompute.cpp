@@ -16,8 +16,7 @@ namespace {
 class Recomputation {
  public:
   explicit Recomputation(const GradInfo& info) : info_(info) {
-    const std::string& id = info.graph->id();
-    graph_ = &info.graph->ir().createGraph(id.substr(0, id.rfind("_subgraph(")) + "_recompute");
+    graph_ = &info.graph->ir().createGraph(info.graph->baseName() + "_recompute");
   }
 
   GradInfo run() {

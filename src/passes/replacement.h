@@ -36,21 +36,42 @@ class Replacement {
   std::vector<ir::Op*> made_;
 };
 
+/// For each op of a graph: those that were told to run after it, kept while ops are replaced.
+class Followers {
+ public:
+  explicit Followers(const ir::Graph& graph) {
+    for (ir::Op* op : graph.ops()) add(op);
+  }
+
+  /// What follows an op follows also those that stand for it, which may be replaced in turn.
+  void replace(const ir::Op& op, const std::vector<ir::Op*>& made) {
+    for (ir::Op* follower : of_[&op]) {
+      for (ir::Op* m : made) follower->addAfter(m);
+    }
+    for (ir::Op* m : made) {
+      add(m);
+      of_[m] = of_[&op];
+    }
+  }
+
+ private:
+  void add(ir::Op* op) {
+    for (const ir::Op* before : op->after()) of_[before].push_back(op);
+  }
+
+  std::unordered_map<const ir::Op*, std::vector<ir::Op*>> of_;
+};
+
 /// Replaces ops of a graph. `expand(replacement)` gives one tensor for each result of an op. Whether there
 /// was one.
 template <typename Expand>
 bool replaceOps(ir::Graph& graph, const std::vector<ir::Op*>& ops, const Expand& expand) {
   if (ops.empty()) return false;
-  std::unordered_map<const ir::Op*, std::vector<ir::Op*>> followers;
-  for (ir::Op* op : graph.ops()) {
-    for (const ir::Op* before : op->after()) followers[before].push_back(op);
-  }
+  Followers followers(graph);
   for (ir::Op* op : ops) {
     Replacement replacement(*op);
     const std::vector<ir::Tensor*> results = expand(replacement);
-    for (ir::Op* follower : followers[op]) {
-      for (ir::Op* made : replacement.made()) follower->addAfter(made);
-    }
+    followers.replace(*op, replacement.made());
     for (size_t i = 0; i < results.size(); ++i) graph.replaceAllUses(op->output(i), results[i]);
   }
   graph.eraseOps(ops);

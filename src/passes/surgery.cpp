@@ -63,13 +63,37 @@ std::vector<Op*> computing(const Tensor& t, const std::function<bool(const Op&)>
 }
 
 Graph& cloneGraph(const Graph& graph) {
-  const std::string base = graph.id().substr(0, graph.id().rfind("_subgraph("));
-  Graph& copy = graph.ir().createGraph(base.empty() ? "main" : base);
+  if (&graph == &graph.ir().mainGraph())
+    fail(ErrorKind::kValue, "the main graph can't be cloned; outline it first, then clone the graph you get");
+  Graph& copy = graph.ir().createGraph(graph.baseName());
+  copy.setCanBeDifferentiated(graph.canBeDifferentiated());
   TensorMapping tensors;
-  for (const Tensor* t : graph.inputs()) tensors[t] = copy.addInput(t->name(), t->type(), t->byRef());
+  for (const Tensor* t : graph.inputs()) {
+    Tensor* in = copy.addInput(t->name(), t->type(), t->byRef());
+    in->setLoc(t->loc());
+    tensors[t] = in;
+  }
   copyOps(graph, copy, tensors);
   for (Tensor* t : graph.outputs()) copy.addOutput(mapped(t, copy, tensors));
   return copy;
+}
+
+void replaceUses(Graph& graph, Tensor* old, Tensor* by) {
+  for (const Tensor* t : {old, by}) {
+    if (&t->graph() == &graph) continue;
+    fail(ErrorKind::kValue, "tensor `{}` can't be replaced by `{}` in graph `{}`: `{}` is of graph `{}`",
+         old->id(), by->id(), graph.displayName(), t->id(), t->graph().displayName());
+  }
+  if (old->dtype() != by->dtype() || old->shape() != by->shape()) {
+    fail(ErrorKind::kValue, "tensor `{}`, {}, can't be replaced by `{}`, {}: they must have one type",
+         old->id(), old->type().str(), by->id(), by->type().str());
+  }
+  for (const Op* op : computing(*by, [](const Op&) { return false; })) {
+    if (ir::indexIn(op->inputs(), old) == op->inputs().size()) continue;
+    fail(ErrorKind::kValue, "tensor `{}` can't be replaced by `{}`, which `{}` computes from it", old->id(),
+         by->id(), op->name());
+  }
+  graph.replaceAllUses(old, by);
 }
 
 }  // namespace popxl::passes

@@ -25,8 +25,12 @@ std::vector<ir::Op*> computing(const ir::Tensor& t, const std::function<bool(con
 /// What stands for `t`: a copy made now if it is a constant. Error(kValue) when nothing does.
 ir::Tensor* mapped(ir::Tensor* t, ir::Graph& to, TensorMapping& tensors);
 
-/// A copy of a graph in the same Ir, named after it. Error(kValue) for the main graph when it has variables
-/// or streams: they can't be in another graph.
+/// A copy of a graph in the same Ir, named after it. Error(kValue) for the main graph: variables and streams
+/// can't be in another.
 ir::Graph& cloneGraph(const ir::Graph& graph);
+
+/// Every use of a tensor of a graph becomes a use of another; graph outputs too. Error(kValue) when one of
+/// them is of another graph, they differ in shape or dtype, or the new one is computed from the old.
+void replaceUses(ir::Graph& graph, ir::Tensor* old, ir::Tensor* by);
 
 }  // namespace popxl::passes

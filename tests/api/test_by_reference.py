@@ -187,6 +187,21 @@ def test_while_loops_by_reference(reference):
 
 
 @both_engines
+def test_conditions_by_reference(reference):
+    """A condition that counts how often it is asked, in the caller's memory."""
+
+    def small(x, count: popxl.TensorByRef):
+        count += 1.0
+        return ops.greater(popxl.constant(20.0), x)
+
+    def build(ir, a, b):
+        body = ir.create_graph(lambda x, count: x * 2.0, a, b)
+        return ops.while_loop(ir.create_graph(small, a, b), body, 9, a, b)
+
+    assert Variables(build).run(reference) == ([1, 16], [32])
+
+
+@both_engines
 def test_slices_by_reference(reference):
     """A scan may change the slices of a tensor in place."""
 

@@ -424,6 +424,10 @@ def test_misuse():
             ops.scan(graph, [], [x])
         with pytest.raises(ValueError, match="first dimension"):
             ops.scan(graph, [x], [])
+        with pytest.raises(TypeError, match="integer or a tensor, not 2.5"):
+            ops.scan(graph, [x], [], length=2.5)
+        with pytest.raises(ValueError, match="is 2, a fixed number: `max_repeat_count`, 3"):
+            ops.repeat(graph, 2, x, max_repeat_count=3)
         with pytest.raises(ValueError, match="an output for each of 2"):
             ops.scan(graph, [x, x], [], length=2)
         with pytest.raises(popart.popart_exception, match="takes a slice of it"):
@@ -434,6 +438,61 @@ def test_misuse():
             ops.while_loop(graph, graph, 3, x)
         with pytest.raises(ValueError, match="Repeat count must be >= 0"):
             ops.while_loop(graph, graph, -3, x)
+
+
+def test_more_iterations_than_memory_holds():
+    """What a loop keeps of each iteration has a limit; how often it runs has none."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(1.0)
+        graph = make_graph(lambda x: ops.sin(x), x)
+        with pytest.raises(ValueError, match="(?s)float32 .1125899906842624,. is too large.*test_control_flow"):
+            ops.scan(graph, [], [], x, length=2**50)
+        outer = make_graph(lambda x: ops.repeat(graph, 2**50, x), x)
+        text = ir.to_text().split("{", 1)[1]
+        with pytest.raises(ValueError, match="each of the 1125899906842624 iterations of `repeat` at .*too large"):
+            autodiff(outer)
+        assert ir.to_text().split("{", 1)[1] == text
+        with pytest.raises(ValueError, match="is too large: the limit is 2.47 bytes"):
+            ops.init((2**30, 2**30), popxl.float32, "huge")
+        with pytest.raises(ValueError, match="is too large"):
+            ir.create_graph(lambda x: x, popxl.TensorSpec((2**62, 2**62), popxl.float32))
+
+
+def test_scans_take_nested_inputs_and_arrays():
+    def step(a, b, x, y):
+        return a + x, b + y, a * b
+
+    def function(a):
+        graph = make_graph(step, a, a, a, a)
+        last, stacked = ops.scan(graph, [(a, 1.0)], [[np.arange(3.0), np.ones(3)]])
+        return [*last, *stacked]
+
+    a, b, products = Program(function, [np.array(2.0)])(np.array(2.0))
+    assert (a, b, products.tolist()) == (5.0, 4.0, [2.0, 4.0, 9.0])
+
+
+def test_a_count_beyond_signed_integers():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, n = popxl.variable(1.0), popxl.variable(np.array(2**63, np.uint64), dtype=popxl.uint64)
+        (y,) = ops.repeat(make_graph(lambda x: x * 2.0, x), n, x, max_repeat_count=4)
+        ops.host_store(popxl.d2h_stream((), popxl.float32), y)
+    with popxl.Session(ir) as session:
+        with pytest.raises(popart.poplar_application_runtime_error, match="at least 9223372036854775807 times"):
+            session.run()
+
+
+def test_a_body_that_is_also_a_branch():
+    """The loop gets a body of its own: a branch gives no more than the other one."""
+
+    def function(x, w, b):
+        body, other = make_graph(cell, x, w, b), make_graph(lambda x, w, b: x * 1.0, x, w, b)
+        (h,) = ops.repeat(body, 3, x, w, b)
+        (y,) = ops.conditional(popxl.constant(True), body, other, [h, w, b], [h, w, b])
+        return ops.sum(y * y)
+
+    check_gradients(function, X, W, B)
 
 
 def test_gradient_graphs_given_for_what_a_body_calls():

@@ -79,8 +79,10 @@ def test_cloned_graphs():
         with copy:
             popxl.graph_output(copy.outputs[0] * 3.0)
         sinks = [stored(t) for t in (*ops.call(graph, x), *ops.call(copy, x))]
-        with pytest.raises(ValueError, match="say which tensor stands for it"):
+        with pytest.raises(ValueError, match="main graph can't be cloned; outline it first"):
             transforms.clone_graph(ir.main_graph)
+        graph._pb_graph.setCanBeRecursivelyAutodiffed(False)
+        assert not transforms.clone_graph(graph)._pb_graph.getCanBeRecursivelyAutodiffed()
     assert len(graph.outputs) == 1 and len(copy.outputs) == 2
     with popxl.Session(ir) as session:
         outputs = session.run()
@@ -120,6 +122,26 @@ def test_main_graphs_become_loop_bodies():
         session.run()
         values = session.get_tensors_data([step, rate, unused])
     assert [float(v) for v in values.values()] == [3.0, 0.5, 1.0]
+
+
+def test_uses_replaced():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, other = popxl.variable(X), popxl.variable(X + 1.0)
+        y = ops.sin(x)
+        sink = stored(y)
+        graph = ir.create_graph(lambda x: x * 2.0, x)
+        for wrong, message in (
+            (graph.inputs[0], "is of graph"),
+            (popxl.variable([1.0]), "must have one type"),
+            (popxl.variable(X.astype(int)), "must have one type"),
+            (y, "which `sin` computes from it"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                transforms.replace_uses(ir.main_graph, x, wrong)
+        transforms.replace_uses(ir.main_graph, x, other)
+    with popxl.Session(ir) as session:
+        np.testing.assert_allclose(session.run()[sink], np.sin(X + 1), rtol=1e-5)
 
 
 def test_outputs_gained_and_removed():
@@ -185,6 +207,13 @@ def test_gradient_graphs_made_by_hand(lower):
             transforms.make_grad_info(square, grad, inputs[:1], outputs)
         with pytest.raises(ValueError, match="not of the forward graph"):
             transforms.make_grad_info(square, grad, [(Kind.Fwd, x)] * 2, outputs)
+        for wrong in (
+            ([(Kind.FwdGrad, square.inputs[0]), inputs[1]], outputs),
+            (inputs, [(Kind.Fwd, square.inputs[0])]),
+            (inputs, [(Kind.FwdGrad, square.outputs[0])]),
+        ):
+            with pytest.raises(ValueError, match="can't stand for"):
+                transforms.make_grad_info(square, grad, *wrong)
     with popxl.Session(ir) as session:
         np.testing.assert_array_equal(session.run()[sink], np.full((2, 2), 3, np.float32))
 

@@ -286,7 +286,7 @@ def arrange_inputs(
         raise TypeError(f"`graph` must be a popxl.Graph; of a {type(graph).__name__} pass its `graph`.")
     expect(graph, Graph, "graph")
     wanted = graph.inputs
-    given = _flatten(() if inputs is None else inputs, role)
+    given = flatten(() if inputs is None else inputs, role)
     if len(given) > len(wanted):
         raise ValueError(
             f"Too many inputs have been provided: the {role} graph {graph.id} has {len(wanted)}, "
@@ -313,7 +313,8 @@ def arrange_inputs(
     return [_connect(wanted[i], by_index[i], parent, role) for i in sorted(by_index)]
 
 
-def _flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]], role: str) -> List[TensorLike]:
+def flatten(inputs: Iterable[Union[TensorLike, Iterable[TensorLike]]], role: str) -> List[TensorLike]:
+    """The inputs of a graph as one list; some may be lists themselves."""
     if isinstance(inputs, Tensor):
         raise TypeError(
             f"The inputs of the {role} graph are given in a list, also where there is one: [{inputs.id}]."

@@ -8,7 +8,7 @@ from popxl import _core, dtypes
 from popxl.context import get_current_context
 from popxl.graph import Graph
 from popxl.ops._build import expect
-from popxl.ops.call import CallSiteInfo, arrange_inputs, call
+from popxl.ops.call import CallSiteInfo, arrange_inputs, call, flatten
 from popxl.tensor import Tensor, TensorLike, graph_input, graph_output
 
 __all__ = ["repeat", "repeat_with_info", "scan", "while_loop"]
@@ -43,7 +43,7 @@ def repeat(
 
     Raises:
         ValueError: The count is negative, the graph has more outputs than inputs, a tensor is given without
-            `max_repeat_count`, or as for `call`.
+            `max_repeat_count` or an integer with it, or as for `call`.
         TypeError: The count is neither integer nor tensor, or as for `call`.
         popart_exception: Shape or dtype of an input differ from what is given or from the output that
             becomes it.
@@ -97,6 +97,11 @@ def repeat_with_info(
     else:
         count = repeat_count
     _check_count(graph, count)
+    if not trips and max_repeat_count is not None:
+        raise ValueError(
+            f"The repeat count of graph {graph.id} is {count}, a fixed number: `max_repeat_count`, "
+            f"{max_repeat_count!r}, is for a count that is a tensor."
+        )
     outputs = graph.outputs
     if len(outputs) > len(graph.inputs):
         raise ValueError(
@@ -163,15 +168,17 @@ def scan(
         popart_exception: Shapes or dtypes do not fit.
     """
     expect(graph, Graph, "graph")
-    init, xs = list(init), list(xs)
-    lengths = {x.shape[0] if len(x.shape) else None for x in xs} | ({length} - {None})
+    init, xs = flatten(init, "called"), flatten(xs, "called")
+    if length is not None:
+        _check_count(graph, length)
+    shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in xs]
+    lengths = {shape[0] if len(shape) else None for shape in shapes} | ({length} - {None})
     if len(lengths) != 1 or None in lengths:
         raise ValueError(
             f"To scan with graph {graph.id}, all of `xs` need the same first dimension, which is `length` if "
-            f"that is given: they have {[tuple(x.shape) for x in xs]}, `length` is {length}."
+            f"that is given: they have {[tuple(s) for s in shapes]}, `length` is {length}."
         )
     (count,) = lengths
-    _check_count(graph, count)
     if len(graph.outputs) < len(init):
         raise ValueError(
             f"To scan with graph {graph.id}, it needs an output for each of {len(init)} carried values; it "
@@ -239,8 +246,16 @@ def _while_graph(cond: Graph, body: Graph) -> Graph:
     graph = get_current_context().ir.create_empty_graph("while")
     with graph:
         graph_input((), dtypes.bool, "go_on")
+        # What the condition writes beyond its run has to last, too; a carried value is another each time.
+        lasting = dict(zip(body.inputs[len(body.outputs) :], cond.inputs[len(body.outputs) :]))
         own = [
-            graph_input(t.shape, t.dtype, t.name, by_ref=t in body._by_ref_inputs, meta_shape=t.meta_shape)
+            graph_input(
+                t.shape,
+                t.dtype,
+                t.name,
+                by_ref=t in body._by_ref_inputs or lasting.get(t) in cond._by_ref_inputs,
+                meta_shape=t.meta_shape,
+            )
             for t in body.inputs
         ]
         outputs = call(body, *own)

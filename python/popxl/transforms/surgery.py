@@ -7,7 +7,8 @@ from popxl.graph import Graph
 from popxl.ir import Ir
 from popxl.ops.call import _is_written
 from popxl.tensor import Tensor, Variable, graph_input
-from popxl.transforms.autodiff import ExpectedConnection, ExpectedConnectionType, GradGraphInfo
+from popxl.transforms.autodiff import ExpectedConnection, GradGraphInfo
+from popxl.transforms.autodiff import ExpectedConnectionType as Kind
 
 
 def clone_graph(graph: Graph) -> Graph:
@@ -20,7 +21,7 @@ def clone_graph(graph: Graph) -> Graph:
         A graph of the same Ir with the same inputs, ops and outputs. Graphs that it calls are shared.
 
     Raises:
-        ValueError: The graph has variables: it is the main graph.
+        ValueError: It is the main graph, whose variables can't be in another.
     """
     return Graph._from_pb(_core.clone_graph(graph._pb_graph))
 
@@ -102,6 +103,10 @@ def replace_uses(graph: Graph, old: Tensor, new: Tensor) -> None:
         graph: The graph of both.
         old: The tensor that is read.
         new: The tensor to be read.
+
+    Raises:
+        ValueError: One of them is of another graph, they differ in shape or dtype, or `new` is computed from
+            `old`.
     """
     graph._pb_graph.replace_uses(old._pb_tensor, new._pb_tensor)
 
@@ -109,8 +114,8 @@ def replace_uses(graph: Graph, old: Tensor, new: Tensor) -> None:
 def make_grad_info(
     forward: Graph,
     graph: Graph,
-    inputs: Iterable[Tuple[ExpectedConnectionType, Tensor]],
-    outputs: Iterable[Tuple[ExpectedConnectionType, Tensor]],
+    inputs: Iterable[Tuple[Kind, Tensor]],
+    outputs: Iterable[Tuple[Kind, Tensor]],
 ) -> GradGraphInfo:
     """Describes a gradient graph that was made by hand, for `called_graphs_grad_info` of `autodiff`.
 
@@ -121,20 +126,33 @@ def make_grad_info(
         outputs: What each of its outputs stands for: gradients of inputs of `forward`.
 
     Raises:
-        ValueError: There is not one connection for each input and output, or one is of a tensor of another
-            graph.
+        ValueError: There is not one connection for each input and output, one is of a tensor of another
+            graph, an input stands for neither a gradient of an output nor a forward input or output, or an
+            output for anything but the gradient of an input.
     """
     given = [list(inputs), list(outputs)]
-    for connections, own, what in zip(given, (graph.inputs, graph.outputs), ("inputs", "outputs")):
+    allowed = [
+        {Kind.Fwd: (*forward.inputs, *forward.outputs), Kind.FwdGrad: forward.outputs},
+        {Kind.Fwd: (), Kind.FwdGrad: forward.inputs},
+    ]
+    for connections, own, what, ends in zip(
+        given, (graph.inputs, graph.outputs), ("inputs", "outputs"), allowed
+    ):
         if len(connections) != len(own):
             raise ValueError(
                 f"Gradient graph {graph.id} has {len(own)} {what}; {len(connections)} connections are given."
             )
-        for _, t in connections:
+        for (kind, t), tensor in zip(connections, own):
             if t not in forward:
                 raise ValueError(f"Tensor {t.id} is not of the forward graph {forward.id}.")
+            if t not in ends[kind]:
+                raise ValueError(
+                    f"{tensor.id}, one of the {what} of gradient graph {graph.id}, can't stand for {kind} of "
+                    f"{t.id}: its inputs are gradients of outputs of the forward graph or inputs and outputs "
+                    f"of it, its outputs are gradients of inputs of the forward graph."
+                )
     sides = [
-        [(kind is ExpectedConnectionType.FwdGrad, t._pb_tensor) for kind, t in connections]
+        [(kind is Kind.FwdGrad, t._pb_tensor) for kind, t in connections]
         for connections in given
     ]
     return GradGraphInfo._from_pb(_core.GradInfo(forward._pb_graph, graph._pb_graph, *sides))
