@@ -1,6 +1,10 @@
 """Replicas in one process: training on one batch shared by several, and collectives as a share of memory bandwidth."""
 
+import json
+import pathlib
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -93,3 +97,17 @@ def table(report: "Report", gbytes: float) -> None:
         rate = tensors * ELEMENTS * 4 / s / 1e9
         line = f"{name} of {replicas} replicas, {ELEMENTS * 4 / 1e6:.0f} MB each: {s * 1e3:.2f} ms, {rate:.1f} GB/s"
         report.add(f"{line}, {rate / gbytes:.0%} of the machine's", work=name, ms=s * 1e3, share=rate / gbytes)
+    processes(report)
+
+
+def processes(report: "Report") -> None:
+    """All-reduce of two processes with a replica each, beside mpi4py's."""
+    poprun = [sys.executable, "-m", "popdist.poprun", "--num-instances=2", "--num-replicas=2"]
+    program = pathlib.Path(__file__).with_name("processes.py")
+    megabytes = ("0.001", "0.1", "1", "16", "64")
+    done = subprocess.run([*poprun, sys.executable, str(program), *megabytes], stdout=subprocess.PIPE, check=True)
+    for size, (ours, theirs) in json.loads(done.stdout).items():
+        line = f"all_reduce of 2 processes, {float(size):g} MB: {ours * 1e3:.3f} ms, mpi4py {theirs * 1e3:.3f} ms"
+        ratio = theirs / ours
+        work = "all_reduce of processes"
+        report.add(f"{line}, {ratio:.2f} x (aim: 1)", work=work, megabytes=float(size), ms=ours * 1e3, ratio=ratio)

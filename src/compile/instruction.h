@@ -36,7 +36,6 @@ struct RunKernel {
 struct RunCollective {
   kernels::CollectivePtr collective;
   Address from, to;
-  int64_t bytes = 0;  ///< of a replica's operand
 };
 
 /// Runs another graph's code. Its arguments are the addresses of its inputs, then of its outputs.

@@ -212,7 +212,7 @@ void GraphLowering::lowerCollective(const ir::Op& op) {
   const Ref from = contiguous(op.input(0));
   const Ref where = scatters ? temporary(result->type().bytes()) : refOf(result);
   instruction.cost.bytes = static_cast<double>(op.input(0)->type().bytes() + result->type().bytes());
-  instruction.what = RunCollective{std::move(collective), {}, {}, op.input(0)->type().bytes()};
+  instruction.what = RunCollective{std::move(collective), {}, {}};
   emit(std::move(instruction), {from, where});
   if (!scatters) return;
   const Layout dense(result->dtype(), result->shape());

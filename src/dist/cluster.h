@@ -1,8 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace popxl::dist {
+
+/// Bytes for another process, or from one.
+struct Message {
+  int32_t peer;
+  std::byte* at;
+  int64_t bytes;
+};
 
 /// The processes that run one program together. A call returns when every process has made the same call with
 /// as many bytes; one thread makes them all. When another process ends or dies first, this one says where it
@@ -15,8 +24,9 @@ class Cluster {
 
   /// Everyone's `bytes` bytes at `mine`, in the order of the processes, at `all`.
   virtual void allGather(const void* mine, int64_t bytes, void* all) = 0;
-  /// Piece i of `from` goes to process i, piece i of `to` comes from there; `bytes` bytes a piece.
-  virtual void allToAll(const void* from, int64_t bytes, void* to) = 0;
+  /// Sends and receives at once. Two processes send each other at most one message in a call, and where one
+  /// sends the other receives as many bytes in the same call, counted over those in which they meet.
+  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
   /// Names what the calls that follow are for, in the message when another process is gone. Not copied.
   virtual void setActivity(const char* activity) = 0;
   /// Tells the others that this process makes no more calls, so that none waits for it.

@@ -9,10 +9,26 @@
 
 namespace popxl::exec {
 
+namespace {
+
+template <typename F>
+void forCollectives(const compile::Program& program, const F& f) {
+  for (const compile::Code& code : program.codes) {
+    for (const int32_t cut : code.cuts) {
+      const auto& what = code.instructions[static_cast<size_t>(cut)].what;
+      if (const auto* collective = std::get_if<compile::RunCollective>(&what)) f(*collective);
+    }
+  }
+}
+
+int64_t firstReplica(const ir::Ir& ir) {
+  return ir.options().enableDistributedReplicatedGraphs ? ir.options().globalReplicaOffset : 0;
+}
+
+}  // namespace
+
 Exchange::Exchange(const ir::Ir& ir)
-    : lanes_(ir.instanceReplicationFactor()),
-      first_(ir.options().enableDistributedReplicatedGraphs ? ir.options().globalReplicaOffset : 0),
-      replicas_(ir.replicationFactor()) {
+    : lanes_(ir.instanceReplicationFactor()), first_(firstReplica(ir)), replicas_(ir.replicationFactor()) {
   if (lanes_ == replicas_) return;
   cluster_ = &dist::cluster();
   if (cluster_->size() * lanes_ != replicas_ || cluster_->index() * lanes_ != first_) {
@@ -26,18 +42,21 @@ Exchange::Exchange(const ir::Ir& ir)
   to_.resize(static_cast<size_t>(replicas_));
 }
 
-int64_t Exchange::bytesFor(const compile::Program& program, int64_t lanes) {
-  const int64_t replicas = program.ir->replicationFactor();
+int64_t Exchange::bytesFor(const compile::Program& program) {
+  const int64_t lanes = program.ir->instanceReplicationFactor(), replicas = program.ir->replicationFactor();
   if (lanes == replicas) return 0;
   int64_t most = 0;
-  for (const compile::Code& code : program.codes) {
-    for (const int32_t cut : code.cuts) {
-      const auto& what = code.instructions[static_cast<size_t>(cut)].what;
-      if (const auto* collective = std::get_if<compile::RunCollective>(&what))
-        most = std::max(most, collective->bytes);
-    }
-  }
-  return most * (lanes + replicas);
+  forCollectives(program, [&](const compile::RunCollective& c) {
+    most = std::max(most, planExchange(*c.collective, lanes, firstReplica(*program.ir), replicas).bytes);
+  });
+  return most;
+}
+
+void Exchange::prepare(const compile::Program& program) {
+  if (alone()) return;
+  forCollectives(program, [&](const compile::RunCollective& c) {
+    plans_.emplace(&c, planExchange(*c.collective, lanes_, first_, replicas_));
+  });
 }
 
 /// What this process waits for, should another one be gone. Error(kDevice) after a run that failed here
@@ -70,16 +89,36 @@ void Exchange::run(const compile::RunCollective& collective, const ir::Op& op,
                    std::span<std::byte* const> from, std::span<std::byte* const> to, std::byte* memory) {
   if (alone()) return collective.collective->run(from, to);
   announce(op);
-  const int64_t bytes = collective.bytes;
-  for (int64_t lane = 0; lane < lanes_; ++lane) {
-    std::memcpy(memory + lane * bytes, from[static_cast<size_t>(lane)], static_cast<size_t>(bytes));
+  const ExchangePlan& plan = plans_.at(&collective);
+  const RunMemory places = {from, to, memory, first_};
+  runParts(plan.before, places);
+  transfer(plan.first, places);
+  runParts(plan.parts, places);
+  transfer(plan.second, places);
+  runCopies(plan.share, places);
+}
+
+void Exchange::runParts(const std::vector<LocalPart>& parts, const RunMemory& memory) {
+  for (const LocalPart& part : parts) {
+    for (size_t r = 0; r < from_.size(); ++r) {
+      from_[r] = memory.at(part.from[r]);
+      to_[r] = memory.at(part.to[r]);
+    }
+    part.collective->run(from_, to_);
   }
-  std::byte* const all = memory + lanes_ * bytes;
-  cluster_->allGather(memory, lanes_ * bytes, all);
-  for (int64_t r = 0; r < replicas_; ++r) from_[static_cast<size_t>(r)] = all + r * bytes;
-  std::fill(to_.begin(), to_.end(), nullptr);
-  std::copy(to.begin(), to.end(), to_.begin() + first_);
-  collective.collective->run(from_, to_);
+}
+
+void Exchange::transfer(const Round& round, const RunMemory& memory) {
+  const auto messages = [&](const std::vector<Transfer>& transfers, std::vector<dist::Message>& out) {
+    out.clear();
+    for (const Transfer& t : transfers) out.push_back({t.peer, memory.at(t.at), t.bytes});
+  };
+  if (round.sends.empty() && round.receives.empty()) return;
+  runCopies(round.pack, memory);
+  messages(round.sends, sends_);
+  messages(round.receives, receives_);
+  cluster_->exchange(sends_, receives_);
+  runCopies(round.unpack, memory);
 }
 
 template <typename T>

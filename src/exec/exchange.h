@@ -8,6 +8,7 @@
 
 #include "compile/program.h"
 #include "dist/cluster.h"
+#include "exec/exchange_plan.h"
 
 namespace popxl::exec {
 
@@ -23,8 +24,10 @@ class Exchange {
   int64_t replicas() const { return replicas_; }  ///< of all processes
   bool alone() const { return cluster_ == nullptr; }
 
-  /// Memory that `run` needs in a process with `lanes` of the replicas, in bytes.
-  static int64_t bytesFor(const compile::Program& program, int64_t lanes);
+  /// Memory that `run` needs in this process, in bytes.
+  static int64_t bytesFor(const compile::Program& program);
+  /// Makes the plans of a program's collectives, once.
+  void prepare(const compile::Program& program);
   /// A collective of this process's replicas with all others; `memory` has bytesFor.
   void run(const compile::RunCollective& collective, const ir::Op& op, std::span<std::byte* const> from,
            std::span<std::byte* const> to, std::byte* memory);
@@ -54,7 +57,12 @@ class Exchange {
 
   int64_t lanes_, first_ = 0, replicas_;
   dist::Cluster* cluster_ = nullptr;
-  std::vector<std::byte*> from_, to_;  // of a collective, by replica
+  void runParts(const std::vector<LocalPart>& parts, const RunMemory& memory);
+  void transfer(const Round& round, const RunMemory& memory);
+
+  std::map<const compile::RunCollective*, ExchangePlan> plans_;
+  std::vector<std::byte*> from_, to_;  // of a part of a collective, by replica
+  std::vector<dist::Message> sends_, receives_;
   std::map<const ir::Op*, std::string> names_;
   bool agreeing_ = false;  // all processes do what this one does
   bool left_ = false;

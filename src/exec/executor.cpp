@@ -14,6 +14,7 @@ using compile::Instruction;
 
 Executor::Executor(const compile::Program& program, Exchange& exchange)
     : program_(program), exchange_(exchange) {
+  exchange_.prepare(program);
   for (const Code& code : program.codes) {
     prints_ =
         prints_ || std::any_of(code.instructions.begin(), code.instructions.end(), [](const Instruction& i) {

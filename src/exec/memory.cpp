@@ -50,7 +50,7 @@ int64_t workersFor(int64_t replicas) { return std::min<int64_t>(replicas, kernel
 MemoryReport memoryOf(const compile::Program& program, int64_t replicas, const RemoteStorage& storage) {
   MemoryReport report;
   report.frameBytes = program.main().frameBytes * workersFor(replicas) + program.main().laneBytes * replicas +
-                      Exchange::bytesFor(program, replicas);
+                      Exchange::bytesFor(program);
   report.variableBytes = program.variableBytes * replicas + program.sharedBytes;
   report.constantBytes = program.constantBytes;
   report.remoteBytes = RemoteMemory::bytesOf(program, replicas, storage);

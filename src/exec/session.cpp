@@ -77,7 +77,7 @@ void Session::attach() {
   }
   const int64_t workers = workersFor(replicas_);
   const int64_t lanes = main.frameBytes * workers, end = lanes + main.laneBytes * replicas_;
-  frames_ = std::make_unique<Arena>(end + Exchange::bytesFor(*program_, replicas_));
+  frames_ = std::make_unique<Arena>(end + Exchange::bytesFor(*program_));
   for (int64_t w = 0; w < workers; ++w) workerFrames_.push_back(frames_->base() + w * main.frameBytes);
   for (int64_t r = 0; r < replicas_; ++r) {
     Lane& lane = lanes_[static_cast<size_t>(r)];

@@ -9,9 +9,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/error.h"
-#include "kernels/parallel.h"
-#include "kernels/rows_simd.h"
+#include "kernels/collective_parts.h"
 
 namespace popxl::kernels {
 namespace {
@@ -40,22 +38,6 @@ std::string_view nameOf(Reduction reduction) {
 constexpr int64_t kRow = 512;         ///< elements that are reduced at once
 constexpr int64_t kItem = 16 * kRow;  ///< elements that one work item takes
 constexpr int64_t kMaxDepth = 24;     ///< of the tree: more replicas than anyone has
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/// Results of all replicas larger than this are written past the caches: they would not stay there anyway.
-constexpr int64_t kStreamBytes = 16 << 20;
-
-void copyPart(std::byte* to, const std::byte* from, int64_t bytes, bool stream = false) {
-  if (stream && bytes >= 1024) return simd::moveOps().stream(from, to, bytes);
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
-template <typename Body>
-void forItems(int64_t items, int64_t elements, const Body& body) {
-  if (elements >= kSerialElements) return parallelFor(items, body);
-  for (int64_t i = 0; i < items; ++i) body(i);
-}
 
 /// What a stored type is reduced in. Integers wrap, so their arithmetic is that of unsigned ones.
 struct HalfBits {
@@ -165,14 +147,15 @@ void reduceRow(Reduction reduction, std::span<const int32_t> members, std::span<
 
 /// f(first element, values, number of them) for the rows of an item's reduction.
 template <typename T, typename F>
-void reduceItem(Reduction reduction, std::span<const int32_t> members, std::span<std::byte* const> from,
+void reduceItem(const AllReduce& what, std::span<const int32_t> members, std::span<std::byte* const> from,
                 int64_t first, int64_t end, const F& f) {
   Wide<T> rows[kRow * kMaxDepth];
   for (int64_t at = first; at < end; at += kRow) {
     const int64_t n = std::min(kRow, end - at);
-    reduceRow<T>(reduction, members, from, at, n, rows, rows + kRow);
-    if (reduction == Reduction::kMean) {
-      const auto size = static_cast<Wide<T>>(members.size());
+    reduceRow<T>(what.reduction, members, from, at, n, rows, rows + kRow);
+    if (what.reduction == Reduction::kMean) {
+      const auto all = what.divisor != 0 ? what.divisor : static_cast<int64_t>(members.size());
+      const auto size = static_cast<Wide<T>>(all);
       for (int64_t i = 0; i < n; ++i) rows[i] /= size;
     }
     f(at, rows, n);
@@ -183,12 +166,8 @@ void reduceItem(Reduction reduction, std::span<const int32_t> members, std::span
 template <typename T>
 class Reduce final : public Collective {
  public:
-  Reduce(Reduction reduction, DType dtype, int64_t elements, ReplicaGroups groups, bool scatters)
-      : reduction_(reduction),
-        dtype_(dtype),
-        elements_(elements),
-        groups_(std::move(groups)),
-        scatters_(scatters) {
+  Reduce(AllReduce what, bool scatters)
+      : what_(std::move(what)), elements_(what_.elements), groups_(what_.groups), scatters_(scatters) {
     for (const auto& members : groups_)
       POPXL_ASSERT(members.size() < size_t{1} << (kMaxDepth - 2), "too many");
   }
@@ -202,16 +181,27 @@ class Reduce final : public Collective {
                        [&](int32_t m) { return to[static_cast<size_t>(m)] != nullptr; }))
         return;
       const int64_t first = i % items * kItem, end = std::min(first + kItem, elements_);
-      reduceItem<T>(reduction_, members, from, first, end, [&](int64_t at, const Wide<T>* row, int64_t n) {
+      reduceItem<T>(what_, members, from, first, end, [&](int64_t at, const Wide<T>* row, int64_t n) {
         scatters_ ? scatter(members, at, row, n, to) : share(members, at, row, n, to);
       });
     });
     if (scatters_) padWithZeros(to);
   }
   bool worksInPlace() const override { return !scatters_; }
+  const AllReduce* allReduce() const override { return scatters_ ? nullptr : &what_; }
+  std::vector<OperandPart> reads(int32_t replica) const override {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+    const auto [members, k] = placeOf(replica, groups_);
+    const int64_t part = scatters_ ? ceilDiv(elements_, static_cast<int64_t>(members->size())) : elements_;
+    const int64_t begin = scatters_ ? std::min(elements_, k * part) : 0;
+    std::vector<OperandPart> out;
+    for (const int32_t m : *members)
+      out.push_back({m, begin * kSize, std::min(elements_, begin + part) * kSize});
+    return out;
+  }
   std::string describe() const override {
     return fmt::format("{} {} {} {} over {} group(s) of {}", scatters_ ? "reduce_scatter" : "all_reduce",
-                       nameOf(reduction_), popxl::nameOf(dtype_), elements_, groups_.size(),
+                       nameOf(what_.reduction), popxl::nameOf(what_.dtype), elements_, groups_.size(),
                        groups_.front().size());
   }
 
@@ -255,19 +245,17 @@ class Reduce final : public Collective {
     }
   }
 
-  Reduction reduction_;
-  DType dtype_;
+  AllReduce what_;
   int64_t elements_;
-  ReplicaGroups groups_;
+  const ReplicaGroups& groups_;
   bool scatters_;
 };
 
-CollectivePtr makeReduction(Reduction reduction, DType dtype, int64_t elements, ReplicaGroups groups,
-                            bool scatters) {
+CollectivePtr makeReduction(AllReduce what, bool scatters) {
   const auto make = [&]<typename T>(T) -> CollectivePtr {
-    return std::make_unique<Reduce<T>>(reduction, dtype, elements, std::move(groups), scatters);
+    return std::make_unique<Reduce<T>>(std::move(what), scatters);
   };
-  switch (dtype) {
+  switch (what.dtype) {
     case DType::kFloat16:
       return make(HalfBits{});
     case DType::kFloat32:
@@ -292,85 +280,9 @@ CollectivePtr makeReduction(Reduction reduction, DType dtype, int64_t elements, 
     case DType::kUInt64:
       return make(uint64_t{});
     default:
-      POPXL_ASSERT(false, "a reduction of {}", popxl::nameOf(dtype));
+      POPXL_ASSERT(false, "a reduction of {}", popxl::nameOf(what.dtype));
   }
 }
-
-/// Copies: `receive(members, k, from, to)` fills the result of member k of a group.
-template <typename Receive>
-class Copies final : public Collective {
- public:
-  Copies(std::string what, int64_t bytes, ReplicaGroups groups, Receive receive)
-      : what_(std::move(what)), bytes_(bytes), groups_(std::move(groups)), receive_(std::move(receive)) {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      for (size_t k = 0; k < groups_[g].size(); ++k) receivers_.emplace_back(g, k);
-    }
-  }
-
-  void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
-    const auto receivers = static_cast<int64_t>(receivers_.size());
-    forItems(receivers, bytes_ * receivers / 4, [&](int64_t i) {
-      const auto [g, k] = receivers_[static_cast<size_t>(i)];
-      const std::vector<int32_t>& members = groups_[g];
-      std::byte* result = to[static_cast<size_t>(members[k])];
-      if (result != nullptr) receive_(members, k, from, result);
-    });
-  }
-  std::string describe() const override { return what_; }
-
- private:
-  std::string what_;
-  int64_t bytes_;  ///< of one result
-  ReplicaGroups groups_;
-  std::vector<std::pair<size_t, size_t>> receivers_;
-  Receive receive_;
-};
-
-template <typename Receive>
-CollectivePtr makeCopies(std::string_view what, DType dtype, int64_t elements, ReplicaGroups groups,
-                         Receive receive) {
-  std::string text = fmt::format("{} {} {} over {} group(s) of {}", what, popxl::nameOf(dtype), elements,
-                                 groups.size(), groups.front().size());
-  return std::make_unique<Copies<Receive>>(std::move(text), elements * sizeOf(dtype), std::move(groups),
-                                           std::move(receive));
-}
-
-/// Reads each piece once and writes it to all members while it is in the cache.
-class Gather final : public Collective {
- public:
-  Gather(DType dtype, int64_t elements, int64_t total, ReplicaGroups groups)
-      : dtype_(dtype),
-        bytes_(elements * sizeOf(dtype)),
-        total_(total * sizeOf(dtype)),
-        groups_(std::move(groups)) {}
-
-  void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
-    const int64_t pieces = ceilDiv(bytes_, kPiece), size = static_cast<int64_t>(groups_.front().size());
-    const bool stream = total_ * static_cast<int64_t>(to.size()) > kStreamBytes;
-    const int64_t items = pieces * static_cast<int64_t>(from.size());
-    forItems(items, total_ * static_cast<int64_t>(to.size()) / 4, [&](int64_t i) {
-      const int64_t source = i / pieces, first = i % pieces * kPiece, k = source % size;
-      const std::vector<int32_t>& members = groups_[static_cast<size_t>(source / size)];
-      const int64_t begin = k * bytes_ + first;
-      const int64_t bytes = std::min({kPiece, bytes_ - first, total_ - begin});
-      const std::byte* piece = from[static_cast<size_t>(members[static_cast<size_t>(k)])] + first;
-      for (const int32_t m : members) {
-        std::byte* result = to[static_cast<size_t>(m)];
-        if (result != nullptr) copyPart(result + begin, piece, bytes, stream);
-      }
-    });
-  }
-  std::string describe() const override {
-    return fmt::format("all_gather {} {} over {} group(s) of {}", popxl::nameOf(dtype_),
-                       total_ / sizeOf(dtype_), groups_.size(), groups_.front().size());
-  }
-
- private:
-  static constexpr int64_t kPiece = 128 * 1024;  ///< bytes
-  DType dtype_;
-  int64_t bytes_, total_;  ///< of an operand, of a result
-  ReplicaGroups groups_;
-};
 
 }  // namespace
 
@@ -383,58 +295,28 @@ CollectiveReduction collectiveReduction(std::string_view name) {
   fail(ErrorKind::kValue, "`{}` is no reduction of replicas; use one of: {}", name, known);
 }
 
-CollectivePtr makeAllReduce(CollectiveReduction reduction, DType dtype, int64_t elements,
-                            ReplicaGroups groups) {
-  return makeReduction(reduction, dtype, elements, std::move(groups), false);
+CollectivePtr makeAllReduce(AllReduce what) { return makeReduction(std::move(what), false); }
+
+bool canStage(const AllReduce& what) {
+  const bool exact = !isFloat(what.dtype) && what.reduction != Reduction::kMean;  // integers wrap
+  return exact || what.dtype == DType::kFloat32 || what.dtype == DType::kFloat64;
+}
+
+AllReduce firstStage(const AllReduce& what, ReplicaGroups branches) {
+  const Reduction reduction = what.reduction == Reduction::kMean ? Reduction::kAdd : what.reduction;
+  return {reduction, what.dtype, what.elements, std::move(branches)};
+}
+
+AllReduce secondStage(const AllReduce& what) {
+  AllReduce stage = what;
+  if (what.reduction == Reduction::kSquareAdd) stage.reduction = Reduction::kAdd;
+  if (what.divisor == 0) stage.divisor = static_cast<int64_t>(what.groups.front().size());
+  return stage;
 }
 
 CollectivePtr makeReduceScatter(CollectiveReduction reduction, DType dtype, int64_t elements,
                                 ReplicaGroups groups) {
-  return makeReduction(reduction, dtype, elements, std::move(groups), true);
-}
-
-CollectivePtr makeAllGather(DType dtype, int64_t elements, int64_t total, ReplicaGroups groups) {
-  return std::make_unique<Gather>(dtype, elements, total, std::move(groups));
-}
-
-CollectivePtr makeReplicaSlice(DType dtype, int64_t elements, ReplicaGroups groups) {
-  const int64_t part = ceilDiv(elements, static_cast<int64_t>(groups.front().size())) * sizeOf(dtype);
-  const int64_t all = elements * sizeOf(dtype);
-  return makeCopies("replica_slice", dtype, part / sizeOf(dtype), std::move(groups),
-                    [part, all](const std::vector<int32_t>& members, size_t k,
-                                std::span<std::byte* const> from, std::byte* to) {
-                      const int64_t begin = static_cast<int64_t>(k) * part;
-                      const int64_t present = std::clamp<int64_t>(all - begin, 0, part);
-                      copyPart(to, from[static_cast<size_t>(members[k])] + begin, present);
-                      std::fill(to + present, to + part, std::byte{0});
-                    });
-}
-
-CollectivePtr makeAllToAll(DType dtype, int64_t elements, ReplicaGroups groups) {
-  const int64_t part = elements / static_cast<int64_t>(groups.front().size()) * sizeOf(dtype);
-  return makeCopies(
-      "all_to_all", dtype, elements, std::move(groups),
-      [part](const std::vector<int32_t>& members, size_t k, std::span<std::byte* const> from, std::byte* to) {
-        for (size_t j = 0; j < members.size(); ++j) {
-          copyPart(to + static_cast<int64_t>(j) * part,
-                   from[static_cast<size_t>(members[j])] + static_cast<int64_t>(k) * part, part);
-        }
-      });
-}
-
-CollectivePtr makePermute(DType dtype, int64_t elements, std::vector<int32_t> sources) {
-  const int64_t bytes = elements * sizeOf(dtype);
-  std::vector<int32_t> all(sources.size());
-  for (size_t r = 0; r < all.size(); ++r) all[r] = static_cast<int32_t>(r);
-  return makeCopies("permute", dtype, elements, {std::move(all)},
-                    [bytes, sources = std::move(sources)](const std::vector<int32_t>&, size_t k,
-                                                          std::span<std::byte* const> from, std::byte* to) {
-                      if (sources[k] < 0) {
-                        std::fill(to, to + bytes, std::byte{0});
-                      } else {
-                        copyPart(to, from[static_cast<size_t>(sources[k])], bytes);
-                      }
-                    });
+  return makeReduction({reduction, dtype, elements, std::move(groups)}, true);
 }
 
 }  // namespace popxl::kernels

@@ -157,7 +157,7 @@ OpDef allReduce() {
   };
   def.collective = [](const Op& op) {
     const TensorType& t = typeOf(op, 0);
-    return kernels::makeAllReduce(reductionOf(op), t.dtype, t.numElements(), groupsOf(op));
+    return kernels::makeAllReduce({reductionOf(op), t.dtype, t.numElements(), groupsOf(op)});
   };
   def.collectiveReference = [](const Op& op, Arrays in, std::span<Array> out) {
     forMembers(op, out, [&](const std::vector<int32_t>& members, size_t, Array& result) {

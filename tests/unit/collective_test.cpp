@@ -58,8 +58,8 @@ TEST(Collective, SumsFollowOneTreeWithAnyNumberOfThreads) {
   const int before = threadCount();
   for (const size_t replicas : {1, 2, 3, 7, 8, 33}) {
     const auto in = randomValues<float>(replicas, 20'011, 5);
-    const auto sum = makeAllReduce(CollectiveReduction::kAdd, DType::kFloat32, 20'011,
-                                   oneGroup(static_cast<int32_t>(replicas)));
+    const auto sum = makeAllReduce(
+        {CollectiveReduction::kAdd, DType::kFloat32, 20'011, oneGroup(static_cast<int32_t>(replicas))});
     for (const int threads : {1, 2, 5}) {
       setThreadCount(threads);
       for (const auto& result : run(*sum, in, 20'011)) {
@@ -73,7 +73,7 @@ TEST(Collective, SumsFollowOneTreeWithAnyNumberOfThreads) {
 
 TEST(Collective, AllReduceWorksInPlace) {
   auto in = randomValues<int32_t>(4, 5000, 6);
-  const auto max = makeAllReduce(CollectiveReduction::kMax, DType::kInt32, 5000, {{0, 3}, {1, 2}});
+  const auto max = makeAllReduce({CollectiveReduction::kMax, DType::kInt32, 5000, {{0, 3}, {1, 2}}});
   ASSERT_TRUE(max->worksInPlace());
   const auto want = run(*max, in, 5000);
   max->run(pointers(in), pointers(in));
@@ -86,27 +86,27 @@ TEST(Collective, AllReduceWorksInPlace) {
 TEST(Collective, HalvesAreReducedInFloatAndRoundedOnce) {
   // In halves 2048 + 1 is 2048 again.
   Values<uint16_t> in = {{floatToHalf(2048)}, {floatToHalf(1)}, {floatToHalf(1)}, {floatToHalf(1)}};
-  const auto sum = makeAllReduce(CollectiveReduction::kAdd, DType::kFloat16, 1, oneGroup(4));
+  const auto sum = makeAllReduce({CollectiveReduction::kAdd, DType::kFloat16, 1, oneGroup(4)});
   EXPECT_EQ(halfToFloat(run(*sum, in, 1)[2][0]), 2052);
-  const auto mean = makeAllReduce(CollectiveReduction::kMean, DType::kFloat16, 1, oneGroup(4));
+  const auto mean = makeAllReduce({CollectiveReduction::kMean, DType::kFloat16, 1, oneGroup(4)});
   EXPECT_EQ(halfToFloat(run(*mean, in, 1)[0][0]), halfToFloat(floatToHalf(2051.0F / 4)));
 }
 
 TEST(Collective, IntegersWrap) {
   Values<int8_t> in = {{100, -100}, {100, -100}};
-  EXPECT_EQ(run(*makeAllReduce(CollectiveReduction::kAdd, DType::kInt8, 2, oneGroup(2)), in, 2)[0],
+  EXPECT_EQ(run(*makeAllReduce({CollectiveReduction::kAdd, DType::kInt8, 2, oneGroup(2)}), in, 2)[0],
             (std::vector<int8_t>{-56, 56}));
-  EXPECT_EQ(run(*makeAllReduce(CollectiveReduction::kMean, DType::kInt8, 2, oneGroup(2)), in, 2)[1],
+  EXPECT_EQ(run(*makeAllReduce({CollectiveReduction::kMean, DType::kInt8, 2, oneGroup(2)}), in, 2)[1],
             (std::vector<int8_t>{100, -100}));
   Values<uint64_t> large = {{UINT64_MAX}, {3}};
-  EXPECT_EQ(run(*makeAllReduce(CollectiveReduction::kMax, DType::kUInt64, 1, oneGroup(2)), large, 1)[0][0],
+  EXPECT_EQ(run(*makeAllReduce({CollectiveReduction::kMax, DType::kUInt64, 1, oneGroup(2)}), large, 1)[0][0],
             UINT64_MAX);
 }
 
 TEST(Collective, NaNWins) {
   Values<float> in = {{1, NAN}, {NAN, 2}};
   for (const auto reduction : {CollectiveReduction::kMin, CollectiveReduction::kMax}) {
-    for (const auto& result : run(*makeAllReduce(reduction, DType::kFloat32, 2, oneGroup(2)), in, 2))
+    for (const auto& result : run(*makeAllReduce({reduction, DType::kFloat32, 2, oneGroup(2)}), in, 2))
       EXPECT_TRUE(std::isnan(result[0]) && std::isnan(result[1]));
   }
 }

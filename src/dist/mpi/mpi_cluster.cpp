@@ -1,6 +1,7 @@
 // The one part that needs MPI, in a library of its own that is loaded when several processes run a program.
 
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,14 +13,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "dist/cluster.h"
 
 namespace popxl::dist {
 namespace {
 
-constexpr int kGoodbye = 1;                // tag of the message that a process sends when it ends
-constexpr int64_t kSpins = 2000;           // before a wait gives up its core
+constexpr int kGoodbye = 1;       // tag of the message that a process sends when it ends
+constexpr int kData = 2;          // of all others
+constexpr int64_t kSpins = 2000;  // looks before a wait offers its core to others
+constexpr std::chrono::milliseconds kYielding{20};
 constexpr long kNapNanoseconds = 50'000;   // between looks from then on
 constexpr std::chrono::seconds kGrace{2};  // for the last data of a process that has ended
 
@@ -56,13 +60,21 @@ void onTerminate(int) {
   _exit(128 + SIGTERM);
 }
 
-/// Asks `done` again and again, soon with pauses in which others have the core.
+/// Asks `done` again and again: data move while it looks. After a moment it lets others have the core before
+/// each look, and sleeps between them when it takes long.
 template <typename Done>
 void waitUntil(const Done& done) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point patience = Clock::time_point::max();
   for (int64_t looks = 0; !done(); ++looks) {
     if (looks < kSpins) continue;
-    const timespec nap{0, kNapNanoseconds};
-    nanosleep(&nap, nullptr);
+    if (looks == kSpins) patience = Clock::now() + kYielding;
+    if (Clock::now() < patience) {
+      sched_yield();
+    } else {
+      const timespec nap{0, kNapNanoseconds};
+      nanosleep(&nap, nullptr);
+    }
   }
 }
 
@@ -82,16 +94,22 @@ class MpiCluster final : public Cluster {
 
   void allGather(const void* mine, int64_t bytes, void* all) override {
     const Units units = unitsOf(bytes);
-    MPI_Request request;
-    MPI_Iallgather(mine, units.count, units.type, all, units.count, units.type, exchange_, &request);
-    wait(request);
+    requests_.assign(1, MPI_REQUEST_NULL);
+    MPI_Iallgather(mine, units.count, units.type, all, units.count, units.type, exchange_, requests_.data());
+    wait(requests_);
   }
 
-  void allToAll(const void* from, int64_t bytes, void* to) override {
-    const Units units = unitsOf(bytes);
-    MPI_Request request;
-    MPI_Ialltoall(from, units.count, units.type, to, units.count, units.type, exchange_, &request);
-    wait(request);
+  void exchange(std::span<const Message> sends, std::span<const Message> receives) override {
+    requests_.clear();
+    for (const Message& m : receives) {
+      const Units units = unitsOf(m.bytes);
+      MPI_Irecv(m.at, units.count, units.type, m.peer, kData, exchange_, &requests_.emplace_back());
+    }
+    for (const Message& m : sends) {
+      const Units units = unitsOf(m.bytes);
+      MPI_Isend(m.at, units.count, units.type, m.peer, kData, exchange_, &requests_.emplace_back());
+    }
+    wait(requests_);
   }
 
   void leave() override {
@@ -140,13 +158,13 @@ class MpiCluster final : public Cluster {
 
   /// A process that ended can't take part any more, unless it already did: then the run ends, it does not
   /// hang.
-  void wait(MPI_Request& request) {
+  void wait(std::vector<MPI_Request>& requests) {
     using Clock = std::chrono::steady_clock;
     waiting = true;
     Clock::time_point latest = Clock::time_point::max();
     waitUntil([&] {
       int done = 0, ended = 0;
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done == 0 && saidGoodbye(MPI_ANY_SOURCE, &ended)) {
         if (latest == Clock::time_point::max()) latest = Clock::now() + kGrace;
         if (Clock::now() > latest) endRun(ended);
@@ -165,6 +183,7 @@ class MpiCluster final : public Cluster {
   MPI_Comm exchange_ = MPI_COMM_NULL, goodbyes_ = MPI_COMM_NULL;
   int size_ = 1, index_ = 0;
   bool left_ = false;
+  std::vector<MPI_Request> requests_;
 };
 
 MpiCluster* only = nullptr;
