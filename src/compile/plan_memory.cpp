@@ -3,6 +3,7 @@
 #include "algo/offsets.h"
 #include "base/error.h"
 #include "compile/lowering.h"
+#include "compile/stored_plan.h"
 
 namespace popxl::compile {
 
@@ -124,7 +125,7 @@ algo::LivePeak GraphLowering::placeBuffers(const std::vector<Lifetime>& lives, C
       both.intervals.back().size = context_.program.codes[static_cast<size_t>(callee)].liveLowerBound;
   }
   const auto place = [&](const Frame& frame, Address::Base base) {
-    const algo::OffsetPlan plan = algo::planOffsets(frame.intervals);
+    const algo::OffsetPlan plan = storedPlan(frame.intervals);
     for (size_t i = 0; i < frame.buffers.size(); ++i)
       places[frame.buffers[i]] = {base, 0, plan.offsets[i], nullptr};
     return plan;

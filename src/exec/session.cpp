@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/logging.h"
 #include "compile/compile.h"
+#include "exec/executable_cache.h"
 #include "exec/executor.h"
 #include "exec/interpreter.h"
 #include "exec/user_code.h"
@@ -49,8 +50,11 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind, RemoteStorage stor
   }
   refreshLogLevel();
   if (kind == EngineKind::kCompiled) {
-    log().info("Starting compilation");
+    const auto cache = ExecutableCache::open(*ir_);
+    const ResultStore::Use results(cache == nullptr ? nullptr : &cache->results());
+    if (cache == nullptr || !cache->load()) log().info("Starting compilation");
     program_ = compile::compile(*ir_);
+    if (cache != nullptr) cache->save();
     engine_ = std::make_unique<Executor>(*program_, exchange_);
   } else {
     program_ = compile::prepare(*ir_);

@@ -125,11 +125,7 @@ class Printer {
       out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", name, value);
     };
     if (ir.hostTransfers() != 1) item("host_transfers", fmt::format("{}", ir.hostTransfers()));
-    static const SessionOptions kDefaults;
-    for (const OptionDef& def : optionDefs()) {
-      const std::string value = optionText(ir.options(), def.member);
-      if (value != optionText(kDefaults, def.member)) item(def.name, value);
-    }
+    if (const std::string text = print(ir.options()); !text.empty()) out += (out.empty() ? "" : ", ") + text;
     int64_t lastId = -1;
     for (const Graph* g : ir.graphs()) {
       for (const Op* op : g->ops()) lastId = std::max(lastId, op->id());
@@ -259,6 +255,17 @@ std::string print(const Graph& graph, const PrintOptions& options) {
   for (const Stream& s : graph.ir().streams()) printer.listStream(s.tensor);
   printer.graph(graph, "");
   return printer.finish();
+}
+
+std::string print(const SessionOptions& options) {
+  static const SessionOptions kDefaults;
+  std::string out;
+  for (const OptionDef& def : optionDefs()) {
+    const std::string value = optionText(options, def.member);
+    if (value == optionText(kDefaults, def.member)) continue;
+    out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", def.name, value);
+  }
+  return out;
 }
 
 std::string Op::str() const {

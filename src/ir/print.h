@@ -18,5 +18,7 @@ struct PrintOptions {
 std::string print(const Ir& ir, const PrintOptions& options = {});
 /// One graph, as it stands in the text of its Ir.
 std::string print(const Graph& graph, const PrintOptions& options = {});
+/// "name = value, ..." of the options that are not as they are by default.
+std::string print(const SessionOptions& options);
 
 }  // namespace popxl::ir

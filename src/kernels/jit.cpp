@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/logging.h"
+#include "base/result_store.h"
 #include "kernels/jit_x86.h"
 
 // Debian's archive of asmjit cannot be linked into a shared library for the sake of one file, the one that
@@ -27,11 +28,11 @@ namespace {
 
 /// Memory for code, never writable where it is executable. It lives until the process ends: a group may be
 /// freed by a destructor that runs last.
-asmjit::JitRuntime& runtime() {
-  static asmjit::JitRuntime& instance = *[] {
+asmjit::JitAllocator& allocator() {
+  static asmjit::JitAllocator& instance = *[] {
     asmjit::JitAllocator::CreateParams params;
     params.options = asmjit::JitAllocatorOptions::kUseDualMapping;
-    return new asmjit::JitRuntime(&params);
+    return new asmjit::JitAllocator(&params);
   }();
   return instance;
 }
@@ -69,6 +70,27 @@ std::string keyOf(Isa isa, const Expr& expr, std::span<const Operand> inputs,
   return key;
 }
 
+Image generate(const Code& code) {
+  asmjit::CodeHolder holder;
+  holder.init(asmjit::Environment::host());
+  Failure failure;
+  holder.setErrorHandler(&failure);
+  asmjit::x86::Assembler assembler(&holder);
+  X86Emitter emitter(code, assembler);
+  const asmjit::Label entry = emitter.run();
+  POPXL_ASSERT(failure.error == asmjit::kErrorOk, "machine code: error {}", failure.error);
+  POPXL_ASSERT(holder.relocEntries().empty(), "machine code depends on its place");
+  const asmjit::CodeBuffer& bytes = holder.textSection()->buffer();
+  return {.isa = code.isa,
+          .slots = code.slots,
+          .outputs = code.outputs,
+          .calls = code.calls,
+          .code = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
+          .entry = holder.labelOffset(entry),
+          .table = holder.labelOffset(emitter.table()),
+          .outside = emitter.outside()};
+}
+
 }  // namespace
 
 /// Groups in use, by what they compute. Equal layers of a model, and equal programs, share one.
@@ -82,12 +104,19 @@ class Cache {
   std::shared_ptr<const Function> get(Isa isa, const Expr& expr, std::span<const Operand> inputs,
                                       std::span<const Operand> outputs) {
     std::string key = keyOf(isa, expr, inputs, outputs);
+    ResultStore* store = ResultStore::current();
+    const Digest digest = store == nullptr ? Digest() : Sha256().add("machine code").add(key).finish();
+    const auto stored = store == nullptr ? std::nullopt : store->find(digest);
     const std::lock_guard<std::mutex> lock(mutex_);
     std::weak_ptr<const Function>& known = known_[key];
-    if (std::shared_ptr<const Function> function = known.lock()) return function;
-    std::shared_ptr<const Function> function(
-        new Function(lowerExpr(isa, expr, inputs, outputs), std::move(key)));
-    known = function;
+    std::shared_ptr<const Function> function = known.lock();
+    if (function == nullptr) {
+      std::optional<Image> image = stored ? Image::decode(*stored) : std::nullopt;
+      if (!image) image = generate(lowerExpr(isa, expr, inputs, outputs));
+      function.reset(new Function(std::move(*image), std::move(key)));
+      known = function;
+    }
+    if (store != nullptr && !stored) store->add(digest, function->image_.encode());
     return function;
   }
 
@@ -102,30 +131,27 @@ class Cache {
   std::unordered_map<std::string, std::weak_ptr<const Function>> known_;
 };
 
-Function::Function(Code code, std::string key) : code_(std::move(code)), key_(std::move(key)) {
-  POPXL_ASSERT(code_.slots.size() <= kMaxSlots, "{} slots", code_.slots.size());
-  asmjit::CodeHolder holder;
-  holder.init(runtime().environment());
-  Failure failure;
-  holder.setErrorHandler(&failure);
-  asmjit::x86::Assembler assembler(&holder);
-  const asmjit::Label entry = X86Emitter(code_, assembler).run();
-  POPXL_ASSERT(failure.error == asmjit::kErrorOk, "machine code: error {}", failure.error);
-  std::byte* base = nullptr;
-  const asmjit::Error error = runtime().add(&base, &holder);
+Function::Function(Image image, std::string key) : image_(std::move(image)), key_(std::move(key)) {
+  POPXL_ASSERT(image_.slots.size() <= kMaxSlots, "{} slots", image_.slots.size());
+  for (const Call& call : image_.calls) steps_.push_back(stepOf(call));
+  std::string code = image_.code;
+  image_.fillTable(code, steps_);
+  void *executable = nullptr, *writable = nullptr;
+  const asmjit::Error error = allocator().alloc(&executable, &writable, code.size());
   POPXL_ASSERT(error == asmjit::kErrorOk, "no memory for machine code: error {}", error);
-  base_ = base;
-  entry_ = reinterpret_cast<Entry>(base + holder.labelOffset(entry));
+  std::memcpy(writable, code.data(), code.size());
+  base_ = static_cast<std::byte*>(executable);
+  entry_ = reinterpret_cast<Entry>(base_ + image_.entry);
 }
 
 Function::~Function() {
-  runtime().release(base_);
+  allocator().release(base_);
   Cache::instance().forget(key_);
 }
 
 void Function::run(const Block& block) const {
-  const int64_t lanes = lanesOf(code_.isa);
-  if (code_.isa == Isa::kAvx512 || block.columns % lanes == 0) return entry_(&block);
+  const int64_t lanes = lanesOf(image_.isa);
+  if (image_.isa == Isa::kAvx512 || block.columns % lanes == 0) return entry_(&block);
   const int64_t whole = block.columns / lanes * lanes;
   if (whole > 0) {
     Block part = block;
@@ -141,17 +167,17 @@ void Function::runTail(const Block& block, int64_t done) const {
   alignas(64) std::byte buffers[kMaxSlots][kBufferBytes];
   std::byte* pointers[kMaxSlots];
   int64_t ones[kMaxSlots];
-  const auto inputs = code_.slots.size() - code_.outputs;
+  const auto inputs = image_.slots.size() - image_.outputs;
   for (int64_t row = 0; row < block.rows; ++row) {
     const auto forElements = [&](size_t i, const auto& move) {
-      const Slot& slot = code_.slots[i];
+      const Slot& slot = image_.slots[i];
       const int64_t bytes = popxl::sizeOf(slot.dtype);
       const int64_t step = slot.access == Access::kDense ? bytes : block.strides[i] * bytes;
       std::byte* from = block.pointers[i] + row * block.rowStrides[i] + done * step;
       for (int64_t k = 0; k < block.columns - done; ++k) move(from + k * step, buffers[i] + k * bytes, bytes);
     };
-    for (size_t i = 0; i < code_.slots.size(); ++i) {
-      const Access access = code_.slots[i].access;
+    for (size_t i = 0; i < image_.slots.size(); ++i) {
+      const Access access = image_.slots[i].access;
       ones[i] = 1;
       pointers[i] = buffers[i];
       if (access == Access::kElement) {
@@ -168,10 +194,10 @@ void Function::runTail(const Block& block, int64_t done) const {
     const Block tail{.pointers = pointers,
                      .rowStrides = block.rowStrides,
                      .strides = ones,
-                     .columns = lanesOf(code_.isa),
+                     .columns = lanesOf(image_.isa),
                      .position = block.position + static_cast<uint64_t>(row * block.rowPositions + done)};
     entry_(&tail);
-    for (size_t i = inputs; i < code_.slots.size(); ++i) {
+    for (size_t i = inputs; i < image_.slots.size(); ++i) {
       forElements(i, [](std::byte* memory, std::byte* buffer, int64_t n) {
         std::memcpy(memory, buffer, static_cast<size_t>(n));
       });

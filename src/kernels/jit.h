@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "kernels/jit_image.h"
 #include "kernels/jit_lower.h"
 
 namespace popxl::kernels::jit {
@@ -30,22 +31,24 @@ class Function {
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
 
-  std::span<const Slot> slots() const { return code_.slots; }
+  std::span<const Slot> slots() const { return image_.slots; }
   void run(const Block& block) const;
 
  private:
   friend class Cache;
   using Entry = void (*)(const Block*);
-  Function(Code code, std::string key);
+  Function(Image image, std::string key);
   void runTail(const Block& block, int64_t done) const;
 
-  Code code_;
-  std::string key_;  // of the cache
+  const Image image_;
+  std::string key_;              // of the cache
+  std::vector<TileStep> steps_;  // of the calls; the code has their addresses
   std::byte* base_ = nullptr;
   Entry entry_ = nullptr;
 };
 
-/// Compiles, or finds an equal group that some program still holds. Slots are those of lowerExpr.
+/// Compiles, finds an equal group that some program still holds, or takes the code from the ResultStore of
+/// this thread's compilation. Slots are those of lowerExpr.
 std::shared_ptr<const Function> compile(Isa isa, const Expr& expr, std::span<const Operand> inputs,
                                         std::span<const Operand> outputs);
 

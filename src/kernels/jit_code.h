@@ -12,9 +12,15 @@ namespace popxl::kernels::jit {
 /// Where a value is the same.
 enum class Extent : uint8_t { kConstant, kRow, kPosition };
 
+/// A primitive that calls tile code on one block, and what its code is found by.
 struct Call {
-  TileStep step;
-  bool drawsBits = false;  ///< needs the position
+  Prim prim;
+  VType type, operand;  ///< of the result and, as tileFn wants it, of an operand
+  DType dtype;          ///< kRoundTo
+  uint32_t stream;      ///< kPhilox
+  bool oneSeed;         ///< kPhilox: its operands are the same everywhere
+
+  bool drawsBits() const { return prim == Prim::kPhilox; }
 };
 
 /// Straight-line code for one row of positions: what is the same along it first, the rest once a vector.

@@ -143,14 +143,15 @@ void Lowering::callTile(int32_t id) {
                       .slot = i});
     }
   }
-  TileStep step{.fn = tileFn(n, node(typed).type), .dst = 3, .a = 0, .b = 1, .c = 2};
-  step.stream = static_cast<uint32_t>(n.index);
-  if (n.prim == Prim::kPhilox) {
-    if (extent != Extent::kPosition) step.stepA = step.stepB = 0;  // one seed: many elements at once
-    extent = Extent::kPosition;
-  }
+  const bool draws = n.prim == Prim::kPhilox;
   std::vector<Call>& calls = b_.code().calls;
-  calls.push_back({step, n.prim == Prim::kPhilox});
+  calls.push_back({.prim = n.prim,
+                   .type = n.type,
+                   .operand = node(typed).type,
+                   .dtype = n.dtype,
+                   .stream = static_cast<uint32_t>(n.index),
+                   .oneSeed = draws && extent != Extent::kPosition});
+  if (draws) extent = Extent::kPosition;
   for (const Inst& put : puts) b_.addEffect(put, extent);
   b_.addEffect({.op = Op::kInvoke, .slot = static_cast<int32_t>(calls.size()) - 1}, extent);
   for (int part = 0; part < parts(n.type); ++part) {

@@ -15,10 +15,12 @@ namespace popxl::kernels::jit {
 /// in registers that the code leaves over.
 class X86Emitter {
  public:
-  /// `code` must outlive the machine code, which calls its tile steps.
   X86Emitter(const Code& code, asmjit::x86::Assembler& assembler);
   /// Emits everything; returns the entry point.
   asmjit::Label run();
+  /// The table of `outside` addresses, zeros yet.
+  asmjit::Label table() const { return table_; }
+  const std::vector<Address>& outside() const { return outside_; }
 
  private:
   // The frame: bytes above the stack pointer. Spilled values come after the pointers.
@@ -89,7 +91,8 @@ class X86Emitter {
   void emitPut(int32_t at);
   void emitInvoke(const Inst& inst);
   void emitMemoryCall(const Inst& inst);
-  void call(const void* function);
+  Mem tableEntry(const Address& address);
+  void call(const Address& function);
   asmjit::x86::Gp slotPointer(int32_t slot);
   Mem address(int32_t slot, int part);
   static asmjit::x86::KReg lanes(int part);
@@ -124,7 +127,8 @@ class X86Emitter {
   std::vector<int32_t> pins_;
   std::vector<int32_t> pointerRegisters_;  // of every slot, or -1
   bool callsInLoop_ = false, calls_ = false;
-  asmjit::Label pool_;
+  asmjit::Label pool_, table_;
+  std::vector<Address> outside_;
   std::vector<std::pair<uint64_t, bool>> constants_;
   uint32_t scratch_ = 0;  // registers that hold no value, for this instruction
   int32_t frameBytes_ = 0;

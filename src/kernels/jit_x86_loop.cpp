@@ -22,6 +22,7 @@ X86Emitter::X86Emitter(const Code& code, x86::Assembler& assembler)
 Label X86Emitter::run() {
   const Label entry = a_.newLabel(), body = a_.newLabel(), row = a_.newLabel();
   pool_ = a_.newLabel();
+  table_ = a_.newLabel();
   findSections();
   const auto isCall = [&](int32_t at) {
     return inst(at).op == Op::kInvoke || inst(at).op == Op::kLoadCall || inst(at).op == Op::kStoreCall;
@@ -173,6 +174,8 @@ void X86Emitter::emitPool() {
     const uint64_t lane = wide ? bits : bits << 32 | bits;
     for (int copies = avx512_ ? 1 : 4; copies > 0; --copies) a_.embed(&lane, sizeof(lane));
   }
+  a_.bind(table_);
+  for (size_t i = 0; i < outside_.size(); ++i) a_.embedUInt64(0);
 }
 
 }  // namespace popxl::kernels::jit

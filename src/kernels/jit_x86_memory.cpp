@@ -160,14 +160,19 @@ void X86Emitter::emitPut(int32_t at) {
   retire(at);
 }
 
+/// An address outside the code, which is in the table once the code has its place.
+x86::Mem X86Emitter::tableEntry(const Address& address) {
+  outside_.push_back(address);
+  return x86::qword_ptr(table_, static_cast<int32_t>(sizeof(void*) * (outside_.size() - 1)));
+}
+
 /// Calls a function whose arguments are in place. It keeps no vector and no mask register.
-void X86Emitter::call(const void* function) {
+void X86Emitter::call(const Address& function) {
   if (avx512_) {
     a_.kmovw(frame(kLanes), x86::k1);
     a_.kmovw(frame(kLanes + 8), x86::k2);
   }
-  a_.mov(kTemporary, Imm(reinterpret_cast<uint64_t>(function)));
-  a_.call(kTemporary);
+  a_.call(tableEntry(function));
   if (avx512_) {
     a_.kmovw(x86::k1, frame(kLanes));
     a_.kmovw(x86::k2, frame(kLanes + 8));
@@ -175,17 +180,17 @@ void X86Emitter::call(const void* function) {
 }
 
 void X86Emitter::emitInvoke(const Inst& i) {
-  const Call& target = code_.calls[static_cast<size_t>(i.slot)];
   spillAll();
-  if (target.drawsBits) {
+  if (code_.calls[static_cast<size_t>(i.slot)].drawsBits()) {
     a_.mov(kTemporary, x86::qword_ptr(x86::rsp, kPosition));
     a_.add(kTemporary, kIndex);
     a_.mov(x86::qword_ptr(x86::rsp, kContext + static_cast<int32_t>(offsetof(TileContext, position))),
            kTemporary);
   }
-  a_.mov(x86::rdi, Imm(reinterpret_cast<uint64_t>(&target.step)));
+  const auto index = static_cast<uint32_t>(i.slot);
+  a_.mov(x86::rdi, tableEntry({Address::Kind::kStep, index}));
   a_.lea(x86::rsi, frame(kContext));
-  call(reinterpret_cast<const void*>(target.step.fn));
+  call({Address::Kind::kStepFunction, index});
 }
 
 /// Elements one by one: those a distance apart, and types that no instruction converts.
@@ -217,8 +222,7 @@ void X86Emitter::emitMemoryCall(const Inst& i) {
     a_.cmovb(count, kTemporary);
   }
   a_.lea(values, frame(isLoad ? kResultBuffer : kOperandBuffers));
-  call(isLoad ? reinterpret_cast<const void*>(loadFn(slot.dtype))
-              : reinterpret_cast<const void*>(storeFn(slot.dtype)));
+  call({isLoad ? Address::Kind::kLoad : Address::Kind::kStore, static_cast<uint32_t>(i.slot)});
 }
 
 }  // namespace popxl::kernels::jit

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/result_store.h"
 #include "elementwise_testing.h"
 
 namespace popxl::kernels {
@@ -302,6 +303,55 @@ TEST(Jit, EqualGroupsShareCodeAndFreeIt) {
   const std::weak_ptr<const jit::Function> freed = first;
   first.reset();
   EXPECT_TRUE(freed.expired());
+}
+
+/// Code from a store: the bits of code that was made now, calls of functions of this process included.
+TEST(Jit, StoredCodeGivesTheSameBits) {
+  if (!jit::chosenIsa()) return;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const RandomGroup group(seed);
+    std::vector<Buffer> buffers = buffersOf(group.spec);
+    std::mt19937_64 rng(seed);
+    for (Buffer& b : buffers) fillWild(b, rng);
+    std::vector<Buffer> others = buffers;
+    ResultStore first, second;
+    {
+      const ResultStore::Use use(&first);
+      runKernel(*makeElementwise(group.spec), pointers(buffers));
+    }
+    first.forUsed([&](const Digest& key, std::string_view code) { second.offer(key, std::string(code)); });
+    const ResultStore::Use use(&second);
+    runKernel(*makeElementwise(group.spec), pointers(others));
+    EXPECT_EQ(first.added(), 1);
+    EXPECT_EQ(second.added(), 0);
+    EXPECT_EQ(second.found(), 1);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      EXPECT_EQ(std::memcmp(buffers[i].data(), others[i].data(), buffers[i].size()), 0) << "seed " << seed;
+    }
+  }
+}
+
+TEST(Jit, BytesThatAreNoImageAreRefused) {
+  Expr e;
+  e.outputs() = {unary(Prim::kSin, input(e, 0, VType::kF32)).id};
+  const jit::Operand operand{.dtype = DType::kFloat16};
+  ResultStore store;
+  const ResultStore::Use use(&store);
+  jit::compile(jit::Isa::kAvx2, e, std::span(&operand, 1), std::span(&operand, 1));
+  std::string image;
+  store.forUsed([&](const Digest&, std::string_view result) { image = result; });
+  ASSERT_TRUE(jit::Image::decode(image));
+  EXPECT_EQ(jit::Image::decode(image)->encode(), image);
+  for (size_t size = 0; size < image.size(); ++size) {
+    EXPECT_FALSE(jit::Image::decode(std::string_view(image).substr(0, size))) << size;
+  }
+  EXPECT_FALSE(jit::Image::decode(image + "x"));
+  for (size_t i = 0; i < image.size(); ++i) {
+    std::string changed = image;
+    changed[i] = static_cast<char>(~changed[i]);
+    const auto read = jit::Image::decode(changed);
+    EXPECT_TRUE(!read || read->outside.size() == jit::Image::decode(image)->outside.size()) << i;
+  }
 }
 
 TEST(Jit, ManyThreadsCompileAndRun) {
