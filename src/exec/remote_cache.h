@@ -36,6 +36,7 @@ class RemoteCache final : public RemoteStore {
   void sync() override { file_.sync(); }
   bool isKept(int64_t number) const override { return file_.isKept(number); }
   int64_t commits() const override { return file_.commits(); }
+  void undoCommit() override { file_.undoCommit(); }
   int64_t touchedBytes() const override { return pool_.touchedBytes(); }
 
  private:

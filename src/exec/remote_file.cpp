@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -89,10 +90,7 @@ void RemoteFile::make(const std::string& path, const std::string& description) {
     const Head head{kMagic, description.size(), sumOf(description)};
     file_->write(0, &head, sizeof(head));
     file_->write(kDescriptionAt, description.data(), static_cast<int64_t>(description.size()));
-    for (const uint64_t slot : {uint64_t{0}, uint64_t{1}}) {
-      const Commit none{0, 0, checkOf(Commit{})};
-      file_->write(kCommitsAt + static_cast<int64_t>(slot) * kPage, &none, sizeof(none));
-    }
+    for (const uint64_t slot : {0, 1}) writeCommit({0, 0, checkOf(Commit{})}, slot);
     file_->sync();
   } catch (...) {
     file_->truncate();
@@ -168,8 +166,10 @@ void RemoteFile::readCommits() {
     if (commit.check != checkOf(commit)) {
       damaged = true;
     } else if (!found || commit.generation > committed_.generation) {
-      committed_ = commit;
+      before_ = std::exchange(committed_, commit);
       found = true;
+    } else {
+      before_ = commit;
     }
   }
   if (!found)
@@ -190,6 +190,7 @@ void RemoteFile::readRecords() {
   file_->read(recordsAt_, records.data(), static_cast<int64_t>(records.size() * sizeof(records[0])));
   for (int64_t n = 0; n < layout_.numEntries(); ++n) {
     Entry& entry = entries_[static_cast<size_t>(n)];
+    entry = {};
     for (int slot = 0; slot < 2; ++slot) {
       const Record& r = records[static_cast<size_t>(n)][static_cast<size_t>(slot)];
       const bool isWhole = r.check == checkOf(n, r);
@@ -286,11 +287,25 @@ void RemoteFile::commit(bool sync) {
   }
   next.check = checkOf(next);
   if (sync) file_->sync();
-  file_->write(kCommitsAt + static_cast<int64_t>(next.generation % 2) * kPage, &next, sizeof(next));
+  writeCommit(next, next.generation % 2);
   if (sync) file_->sync();
   committed_ = next;
   for (const int64_t number : written_) entries_[static_cast<size_t>(number)].isNew = false;
   written_.clear();
+}
+
+void RemoteFile::writeCommit(const Commit& commit, uint64_t slot) {
+  file_->write(kCommitsAt + static_cast<int64_t>(slot) * kPage, &commit, sizeof(commit));
+}
+
+void RemoteFile::undoCommit() {
+  if (before_.generation + 1 != committed_.generation) {
+    fail(ErrorKind::kRuntime, "{} has no state before that of run {}", file_->path(), committed_.generation);
+  }
+  const uint64_t slot = committed_.generation % 2;
+  committed_ = before_;
+  readRecords();  // also finds out whether all is there
+  writeCommit(committed_, slot);
 }
 
 void RemoteFile::rollBack() {

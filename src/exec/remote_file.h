@@ -33,6 +33,9 @@ class RemoteFile {
   /// Back to what was last committed.
   void rollBack();
   void sync() { file_->sync(); }
+  /// Back to the commit before the last, when nothing was written since the file was opened. Error when there
+  /// is none, or the run after it had begun to write.
+  void undoCommit();
 
   int64_t commits() const { return static_cast<int64_t>(committed_.generation); }
   bool isKept(int64_t number) const;
@@ -62,6 +65,7 @@ class RemoteFile {
   void checkHead(const std::string& description) const;
   void checkSize() const;
   void readCommits();
+  void writeCommit(const Commit& commit, uint64_t slot);
   void readRecords();
   int64_t slotAt(int64_t number, int slot) const;
   void writeRecord(int64_t number, int slot, Record record);
@@ -73,7 +77,7 @@ class RemoteFile {
   std::vector<Place> places_;  // of the buffers
   int64_t recordsAt_ = 0, size_ = 0;
   std::vector<Entry> entries_;
-  Commit committed_;
+  Commit committed_, before_;
   std::mutex mutex_;
   std::vector<int64_t> written_;  // since the last commit
   bool broken_ = false;           // a way back failed half way

@@ -57,6 +57,8 @@ class RemoteStore {
   virtual bool isKept(int64_t /*number*/) const { return false; }
   /// How often was committed.
   virtual int64_t commits() const { return 0; }
+  /// Back to before the last commit, of another one that held the same; nothing was stored since.
+  virtual void undoCommit() {}
   /// Bytes of RAM in use, in whole pages.
   virtual int64_t touchedBytes() const = 0;
 };

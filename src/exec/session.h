@@ -79,7 +79,7 @@ class Session {
   void setCursors(std::span<const StreamBuffer> buffers);
   void openRemote();
   void adoptRemoteVariables();
-  void checkCommits();
+  void alignCommits();
   void remoteToHost(const compile::RemoteVariable& variable);
   template <typename Work>
   void committed(const Work& work);

@@ -64,5 +64,25 @@ def limited(folder: str) -> None:
     popxl.Session(ir, remote_storage=folder)
 
 
+def failing(folder: str, ram_bytes: str) -> None:
+    """Prints what runs give before, while and after the disk takes nothing."""
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((1 << 16,), popxl.float32, 4)
+        out = popxl.d2h_stream((4,), popxl.float32, "out")
+        for i in range(4):
+            value = ops.remote_load(buffer, i) + 1
+            ops.remote_store(buffer, i, value)
+        ops.host_store(out, value[:4])
+    with popxl.Session(ir, remote_storage=popxl.RemoteStorage(folder, int(ram_bytes))) as session:
+        for limit in (-1, 1 << 16, -1):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+            try:
+                print(session.run()[out][0])
+            except RuntimeError as error:
+                print(error)
+                session.weights_from_host()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

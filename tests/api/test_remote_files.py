@@ -334,6 +334,13 @@ def test_a_disk_that_is_too_small(tmp_path):
         assert file.stat().st_blocks * 512 >= file.stat().st_size > 8 << 18
 
 
+@pytest.mark.parametrize("ram_bytes", [0, 1 << 19, 1 << 24])
+def test_a_disk_that_fails(tmp_path, ram_bytes):
+    before, failed, after = _output("failing", tmp_path, ram_bytes).splitlines()
+    assert (before, after) == ("1.0", "2.0")
+    assert re.search(r"can't write to .*remote: File too large", failed)
+
+
 def test_the_memory_report_has_what_is_in_ram(tmp_path):
     ir, _, _ = _steps(8, 1024)
     assert popxl.Session(ir).memory().remote_bytes == 8 * 4096
