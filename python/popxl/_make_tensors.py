@@ -130,12 +130,12 @@ def remote_variable(
         The variable, for a session's methods that read and write data; no op can use it.
 
     Raises:
-        ValueError: The buffer holds tensors of another shape or dtype, or as for `variable`.
+        ValueError: As for `variable`. A Session raises it when the buffer holds tensors of another shape or
+            dtype.
     """
     made = variable(
         data, dtype, name, downcast, replica_grouping, retrieval_mode, log2_scale, nan_on_overflow
     )
-    remote_buffer.validate_tensor_matches_buffer(made)
     _place(made, remote_buffer, offset, [])
     return made
 
@@ -209,16 +209,9 @@ def remote_replica_sharded_variable(
             f"{remote_buffer.meta_shape}; "
             f"this variable has shape {whole}."
         )
-    elements, element = int(np.prod(whole, dtype=np.int64)), dtypes.dtype.as_dtype(array.dtype)
-    shards = _number_of_shards(elements, remote_buffer, grouping.const_rg)
-    size = int(np.prod(remote_buffer.tensor_shape, dtype=np.int64))
-    if element != remote_buffer.tensor_dtype or shards > grouping.group_size or shards * size < elements:
-        raise ValueError(
-            f"Remote buffer {remote_buffer.remote_buffer_id} holds {size} {remote_buffer.tensor_dtype.name} of each replica; "
-            f"{grouping.group_size} replicas can't hold a variable of {elements} {element.name} in it."
-        )
     made = variable(array, dtype, name, downcast, grouping, retrieval_mode)
     remote_buffer.meta_shape = whole
+    shards = _number_of_shards(int(np.prod(whole, dtype=np.int64)), remote_buffer, grouping.const_rg)
     _place(made, remote_buffer, offset, [place % shards for place in grouping.places])
     return made
 

@@ -29,6 +29,27 @@ void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& see
   out.push_back(&graph);
 }
 
+/// Error(kValue) for a variable that an entry of its remote buffer, or its replicas' entries together, can't
+/// hold.
+void checkFits(const ir::Tensor& t, const ir::RemoteBuffer& buffer) {
+  const auto& shardOf = t.settings().shardOf;
+  const int64_t shards = shardOf.empty() ? 0 : 1 + *std::max_element(shardOf.begin(), shardOf.end());
+  if (shardOf.empty() && (t.dtype() != buffer.type.dtype || t.shape() != buffer.type.shape)) {
+    fail(ErrorKind::kValue,
+         "variable `{}` at {} is {}; remote buffer {}, in which it is to be kept, holds tensors of {}",
+         t.id(), t.loc().str(), t.type().str(), t.settings().remoteBuffer, buffer.type.str());
+  }
+  const bool holds =
+      t.dtype() == buffer.type.dtype && shards * buffer.type.numElements() >= t.type().numElements();
+  if (!shardOf.empty() && !holds) {
+    fail(ErrorKind::kValue,
+         "variable `{}` at {} is {}; remote buffer {}, in which it is to be kept, holds {} on each replica, "
+         "which "
+         "is not enough for {} shards",
+         t.id(), t.loc().str(), t.type().str(), t.settings().remoteBuffer, buffer.type.str(), shards);
+  }
+}
+
 /// Error(kValue) for a variable in an entry that its remote buffer does not have; Error(kGraph) for an op on
 /// it.
 void placeRemote(const ir::Tensor& t, Program& program) {
@@ -41,6 +62,7 @@ void placeRemote(const ir::Tensor& t, Program& program) {
          "variable `{}` at {} is in entry {} of remote buffer {}, which has {} entries; set its `entries`",
          t.id(), t.loc().str(), entry, number, buffer->entries);
   }
+  checkFits(t, *buffer);
   if (!t.uses().empty()) {
     fail(
         ErrorKind::kGraph,

@@ -39,6 +39,11 @@ struct VariablePlace {
   bool shared = false;
 };
 
+/// The order in which the tensors of a graph were made.
+struct InOrder {
+  bool operator()(const ir::Tensor* a, const ir::Tensor* b) const { return a->index() < b->index(); }
+};
+
 /// A variable that is kept in a remote buffer.
 struct RemoteVariable {
   const ir::Tensor* tensor;
@@ -54,7 +59,8 @@ struct Program {
   /// from the host, of each replica and of all. The results lie behind the variables.
   Code preparation, sharedPreparation;
   std::vector<ir::Stream> streams;
-  std::map<const ir::Tensor*, VariablePlace> variablePlaces;  ///< of the clone's variables
+  /// Of the clone's variables, in the same order in every process.
+  std::map<const ir::Tensor*, VariablePlace, InOrder> variablePlaces;
   std::vector<RemoteVariable> remoteVariables;
   int64_t variableBytes = 0;  ///< a replica's variables and what is prepared
   int64_t sharedBytes = 0;    ///< the same that all replicas share

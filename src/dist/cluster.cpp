@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,6 +12,7 @@ namespace popxl::dist {
 namespace {
 
 std::atomic<bool> started{false};
+thread_local Cluster* ofThread = nullptr;
 
 constexpr const char* kLibrary = "libpopxl_mpi.so";
 
@@ -44,7 +46,11 @@ Cluster& start() {
 
 }  // namespace
 
+ClusterScope::ClusterScope(Cluster& cluster) : before_(std::exchange(ofThread, &cluster)) {}
+ClusterScope::~ClusterScope() { ofThread = before_; }
+
 Cluster& cluster() {
+  if (ofThread != nullptr) return *ofThread;
   static Cluster& only = start();
   return only;
 }

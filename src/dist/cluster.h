@@ -39,4 +39,16 @@ Cluster& cluster();
 /// Whether it was started.
 bool inCluster();
 
+/// While it lives, this thread is one of several that run a program as processes do, and `cluster` is theirs.
+class ClusterScope {
+ public:
+  explicit ClusterScope(Cluster& cluster);
+  ~ClusterScope();
+  ClusterScope(const ClusterScope&) = delete;
+  ClusterScope& operator=(const ClusterScope&) = delete;
+
+ private:
+  Cluster* before_;
+};
+
 }  // namespace popxl::dist

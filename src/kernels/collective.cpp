@@ -173,16 +173,18 @@ class Reduce final : public Collective {
   }
 
   void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
-    const int64_t items = ceilDiv(elements_, kItem);
-    const auto replicas = static_cast<int64_t>(from.size());
-    forItems(items * static_cast<int64_t>(groups_.size()), elements_ * replicas, [&](int64_t i) {
-      const auto& members = groups_[static_cast<size_t>(i / items)];
-      if (std::none_of(members.begin(), members.end(),
-                       [&](int32_t m) { return to[static_cast<size_t>(m)] != nullptr; }))
-        return;
-      const int64_t first = i % items * kItem, end = std::min(first + kItem, elements_);
-      reduceItem<T>(what_, members, from, first, end, [&](int64_t at, const Wide<T>* row, int64_t n) {
-        scatters_ ? scatter(members, at, row, n, to) : share(members, at, row, n, to);
+    const auto size = static_cast<int64_t>(groups_.front().size()), shares = scatters_ ? size : 1;
+    const int64_t share = ceilDiv(elements_, shares), items = ceilDiv(share, kItem);
+    const int64_t all = items * shares * static_cast<int64_t>(groups_.size());
+    forItems(all, elements_ * static_cast<int64_t>(from.size()), [&](int64_t i) {
+      const auto& members = groups_[static_cast<size_t>(i / items / shares)];
+      const int64_t begin = i / items % shares * share, end = std::min(begin + share, elements_);
+      const int64_t first = begin + i % items * kItem, last = std::min(first + kItem, end);
+      std::byte* own =
+          scatters_ ? to[static_cast<size_t>(members[static_cast<size_t>(begin / share)])] : nullptr;
+      if (own == nullptr && (scatters_ || !isWanted(members, to))) return;
+      reduceItem<T>(what_, members, from, first, last, [&](int64_t at, const Wide<T>* row, int64_t n) {
+        scatters_ ? storeRow<T>(row, at - begin, n, own) : shareRow(members, at, row, n, to);
       });
     });
     if (scatters_) padWithZeros(to);
@@ -206,8 +208,13 @@ class Reduce final : public Collective {
   }
 
  private:
-  void share(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
-             std::span<std::byte* const> to) const {
+  static bool isWanted(std::span<const int32_t> members, std::span<std::byte* const> to) {
+    return std::any_of(members.begin(), members.end(),
+                       [&](int32_t m) { return to[static_cast<size_t>(m)] != nullptr; });
+  }
+
+  void shareRow(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
+                std::span<std::byte* const> to) const {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
     const bool stream = elements_ * kSize * static_cast<int64_t>(to.size()) > kStreamBytes;
     for (const int32_t m : members) {
@@ -218,18 +225,6 @@ class Reduce final : public Collective {
       } else {
         storeRow<T>(row, at, n, result);
       }
-    }
-  }
-
-  void scatter(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
-               std::span<std::byte* const> to) const {
-    const int64_t part = ceilDiv(elements_, static_cast<int64_t>(members.size()));
-    for (int64_t done = 0; done < n;) {
-      const int64_t owner = (at + done) / part, begin = (at + done) % part;
-      const int64_t count = std::min(n - done, part - begin);
-      std::byte* result = to[static_cast<size_t>(members[static_cast<size_t>(owner)])];
-      if (result != nullptr) storeRow<T>(row + done, begin, count, result);
-      done += count;
     }
   }
 

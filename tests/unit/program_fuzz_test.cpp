@@ -17,6 +17,7 @@
 #include "passes/autodiff.h"
 #include "popxl/error.h"
 #include "program_generator.h"
+#include "thread_cluster.h"
 
 // Random programs, compiled and run, against the reference engine.
 namespace popxl::testing {
@@ -47,9 +48,12 @@ Bytes runProgram(const std::shared_ptr<ir::Ir>& ir, const Generator& g,
   Bytes out;
   for (const ir::Stream& s : ir->streams()) {
     const auto given = g.loads.find(s.id());
-    const int64_t bytes = s.tensor->type().bytes() * ir->replicationFactor();
-    out[s.id()] = given == g.loads.end() ? std::vector<std::byte>(static_cast<size_t>(bytes))
-                                         : Generator::bytesOf(given->second, s.tensor->dtype());
+    const int64_t bytes = s.tensor->type().bytes() * ir->instanceReplicationFactor();
+    out[s.id()].resize(static_cast<size_t>(bytes));
+    if (given == g.loads.end()) continue;
+    const auto all = Generator::bytesOf(given->second, s.tensor->dtype());
+    std::copy_n(all.begin() + s.tensor->type().bytes() * ir->options().globalReplicaOffset, bytes,
+                out[s.id()].begin());
   }
   std::vector<exec::StreamBuffer> buffers;
   for (auto& [id, bytes] : out) buffers.push_back({id, bytes.data(), 1});
@@ -60,6 +64,33 @@ Bytes runProgram(const std::shared_ptr<ir::Ir>& ir, const Generator& g,
     out[name].assign(t->data()->bytes, t->data()->bytes + t->type().bytes() * t->settings().numGroups);
   }
   return out;
+}
+
+/// The same with the replicas spread over processes.
+Bytes runSplit(const Generator& g, int32_t processes) {
+  const std::string text = ir::print(*g.ir);
+  const int64_t replicas = g.ir->replicationFactor(), lanes = replicas / processes;
+  std::vector<Bytes> parts(static_cast<size_t>(processes));
+  ThreadCluster(processes).run([&](int32_t i) {
+    const auto ir = ir::parse(text, ops::table());
+    ir->options().enableDistributedReplicatedGraphs = true;
+    ir->options().globalReplicationFactor = replicas;
+    ir->options().globalReplicaOffset = i * lanes;
+    ir->options().enableReplicatedGraphs = lanes > 1;
+    ir->options().replicatedGraphCount = lanes;
+    parts[static_cast<size_t>(i)] = runProgram(ir, g);
+  });
+  Bytes all = parts.front();
+  for (size_t i = 1; i < parts.size(); ++i) {
+    for (const auto& [name, bytes] : parts[i]) {
+      if (g.ir->findStream(name) == nullptr) {
+        EXPECT_EQ(bytes, all[name]) << name << " of process " << i;
+      } else {
+        all[name].insert(all[name].end(), bytes.begin(), bytes.end());
+      }
+    }
+  }
+  return all;
 }
 
 struct WithoutFusion {
@@ -172,6 +203,10 @@ void checkProgram(uint64_t seed, int replicas) {
   kernels::setThreadCount(2);
   EXPECT_EQ(runProgram(g.ir, g), got) << "on 2 threads";
   kernels::setThreadCount(1);
+  for (int32_t processes = 2; processes <= replicas; ++processes) {
+    if (replicas % processes != 0) continue;
+    EXPECT_EQ(runSplit(g, processes), got) << "over " << processes << " processes";
+  }
   const WithoutFusion off;
   EXPECT_EQ(runProgram(g.ir, g), got) << "without fusion";
 }
