@@ -162,7 +162,7 @@ def _output(*arguments) -> str:
 
 
 def test_the_bound_on_ram_is_held(tmp_path):
-    """16 and 32 times the bound: what the process has beyond the program with one entry stays below the bound."""
+    """4 and 16 times the bound: what the process has beyond the program with one entry stays below the bound."""
     bound, entry = 16 << 20, 1 << 20
     slack = 4 << 20
     base = int(_output("rss", tmp_path / "base", 1, entry, bound))
@@ -178,7 +178,7 @@ def test_a_process_killed_at_any_moment_loses_no_run(tmp_path, sync):
     print("seed", seed)
     rng = random.Random(seed)
     done = 0
-    for _ in range(8):
+    for _ in range(6):
         process = _run("count", tmp_path, int(sync), "forever")
         assert process.stdout.readline() == "ready\n"
         time.sleep(rng.uniform(0, 0.15))
@@ -187,7 +187,9 @@ def test_a_process_killed_at_any_moment_loses_no_run(tmp_path, sync):
         done = max([done, *reported])
         counts = {int(float(value)) for value in _output("count", tmp_path, int(sync), "look").split()}
         assert len(counts) == 1, f"entries of different runs: {counts}"
-        assert done <= counts.pop() <= done + 1
+        count = counts.pop()
+        assert done <= count <= done + 1
+        done = count
 
 
 def _made(folder: pathlib.Path) -> pathlib.Path:
@@ -295,6 +297,13 @@ def test_one_session_at_a_time_has_a_file(tmp_path):
             popxl.Session(ir, remote_storage=tmp_path)
     with popxl.Session(ir, remote_storage=tmp_path) as session:
         session.run()
+
+
+def test_a_process_that_was_killed_while_it_made_the_file(tmp_path):
+    (tmp_path / "replica-0.remote.new").write_bytes(b"part of it")
+    _made(tmp_path)
+    assert os.listdir(tmp_path) == ["replica-0.remote"]
+    assert _again(tmp_path).tolist() == [3.0] * 3
 
 
 def test_folders_that_can_hold_no_file(tmp_path):
