@@ -38,6 +38,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--command", help="what fails; `{}` stands for the path of a program")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args(arguments)
+    try:
+        return reduce_file(given)
+    except (OSError, UnicodeDecodeError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+
+
+def reduce_file(given: argparse.Namespace) -> int:
+    """Does what the arguments ask for; returns the exit status. OSError for files that can't be read or written."""
     fails = by_command(given.command) if given.command else differs
     text = printed(given.file.read_text())
     if text is None or not fails(text):

@@ -54,9 +54,14 @@ def main() -> None:
     parser.add_argument("files", nargs="*", help="only these; all of src and tools if none is named")
     arguments = parser.parse_args()
     files = arguments.files or output_of(["git", "ls-files", "src/*.cpp", "tools/*.cpp"]).split()
+    missing = [file for file in files if not (ROOT / file).is_file()]
+    if missing:
+        parser.error(f"there is no file {', '.join(missing)}")
     wanted = {str(ROOT / file) for file in files}
     entries = json.loads((ROOT / arguments.build / "compile_commands.json").read_text())
     entries = [entry for entry in entries if entry["file"] in wanted]
+    if unknown := wanted - {entry["file"] for entry in entries}:
+        parser.error(f"{arguments.build} does not compile {', '.join(sorted(unknown))}")
     # omp.h belongs to the compiler that builds; after all of clang's own headers it shadows none of them.
     headers = output_of(["g++", "-print-file-name=include"]).strip()
     options = ["-p", arguments.build, "--extra-arg=-Wno-unknown-warning-option", f"--extra-arg=-idirafter{headers}"]

@@ -18,6 +18,6 @@ def value(name: str, fallback: int) -> int:
     text = os.environ.get(name)
     if text is None:
         return fallback
-    if not text.isdigit():
+    if not text.isdecimal():
         raise ValueError(f"The environment variable {name} must be a number, not {text!r}.")
     return int(text)

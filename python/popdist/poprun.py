@@ -27,6 +27,7 @@ _PASSED_ON = re.compile(r"(POPXL|POPART|POPDIST|PYTHON|VIRTUAL_ENV$|PATH$|LD_LIB
 _TAG = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:?")
 #: What is said of the process that made the run end.
 _CULPRIT = re.compile(r"process rank (\d+)|Process name: \[\[\d+,\d+\],(\d+)\]|instance (\d+) has ended without it")
+_MOST_HOSTS = 1 << 16  # more are a slip of the pen
 _KEPT_LINES = 20  # of the output that is not shown, in case the run fails
 
 
@@ -57,16 +58,24 @@ def _flag(text: str) -> bool:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
     return int(text)
 
 
+def _words(text: str) -> List[str]:
+    """Cuts arguments apart as a shell does."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error} in {text!r}") from error
+
+
 def expand_hosts(text: str) -> List[str]:
-    """Returns the names in a list like "a,node[0-2,4]".
+    """Returns the names in a list like "a,node[0-2,4]"; none for "".
 
     Raises:
-        ValueError: A bracket is not closed, or a range is none.
+        ValueError: A bracket is not closed, a range is none or runs backwards, or there are no hosts or too many.
     """
     hosts: List[str] = []
     for item in re.findall(r"[^,\[\]]+(?:\[[^\[\]]*\][^,\[\]]*)?|[\[\]]", text):
@@ -82,7 +91,14 @@ def expand_hosts(text: str) -> List[str]:
             if bounds is None:
                 raise ValueError(f"{piece!r} in {text!r} is no number or range of numbers")
             first, last = bounds.group(1), bounds.group(2) or bounds.group(1)
+            count = int(last) - int(first) + 1
+            if count <= 0:
+                raise ValueError(f"the range {piece!r} in {text!r} runs backwards")
+            if len(hosts) + count > _MOST_HOSTS:
+                raise ValueError(f"{text!r} names more than {_MOST_HOSTS} hosts")
             hosts += [f"{prefix}{n:0{len(first)}}{suffix}" for n in range(int(first), int(last) + 1)]
+    if text and not hosts:
+        raise ValueError(f"{text!r} names no host")
     return hosts
 
 
@@ -135,13 +151,13 @@ def mpirun_command(instances: Sequence[Instance], options: argparse.Namespace) -
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
     command += ["--map-by", "numa", "--bind-to", "numa"] if options.numa_aware else ["--bind-to", "none"]
-    command += shlex.split(options.mpi_global_args)
+    command += options.mpi_global_args
     total = sum(i.num_replicas for i in instances)
     for i in instances:
         if i.index > 0:
             command.append(":")
         command += ["-np", "1", *(["-host", i.host] if i.host else []), *_variables(i, total, options)]
-        command += [*shlex.split(options.mpi_local_args), options.program, *options.arguments]
+        command += [*options.mpi_local_args, options.program, *options.arguments]
     return command
 
 
@@ -214,8 +230,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-instances", type=_positive, help="number of processes; one a host if not given")
     parser.add_argument("--ipus-per-replica", type=_positive, default=1, help="number of devices of a replica")
     parser.add_argument("--executable-cache-path", help="folder of compiled programs")
-    parser.add_argument("--mpi-global-args", default="", help="arguments of mpirun for all instances")
-    parser.add_argument("--mpi-local-args", default="", help="arguments of mpirun that are repeated for each instance")
+    parser.add_argument("--mpi-global-args", type=_words, default=[], help="arguments of mpirun for all instances")
+    parser.add_argument(
+        "--mpi-local-args", type=_words, default=[], help="arguments of mpirun that are repeated for each instance"
+    )
     parser.add_argument("--numa-aware", type=_flag, default=False, help="bind instances to NUMA nodes in turn")
     parser.add_argument("--print-topology", type=_flag, default=False, help="print which instance has what, first")
     parser.add_argument("--only-output-from-instance", type=int, help="show the others only if the run fails")
@@ -223,7 +241,8 @@ def _parser() -> argparse.ArgumentParser:
     for name in _HARDWARE_FLAGS:
         parser.add_argument(f"--{name}", nargs="?", const="", help=argparse.SUPPRESS)
     parser.add_argument("program", help="what to run")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    arguments = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    arguments.required = False  # so that nobody is told that there must be some
     return parser
 
 
@@ -231,7 +250,10 @@ def _hosts(options: argparse.Namespace) -> List[str]:
     if not options.hostfile:
         return expand_hosts(options.host)
     with open(options.hostfile) as file:
-        return [line.split()[0] for line in file if line.split() and not line.startswith("#")]
+        hosts = [line.split()[0] for line in file if line.split() and not line.startswith("#")]
+    if not hosts:
+        raise ValueError(f"{options.hostfile} names no host")
+    return hosts
 
 
 def _print_topology(instances: Sequence[Instance]) -> None:

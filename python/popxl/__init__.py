@@ -5,7 +5,9 @@ A program is built in an `Ir`: functions of `popxl.ops` add ops to the graph tha
 runs the result.
 """
 
+import importlib as _importlib
 import os.path as _path
+import typing as _typing
 
 from popxl import _core
 
@@ -76,7 +78,7 @@ from popxl.tensorlocation import (  # noqa: E402
     TensorStorage,
     TileSet,
 )
-from popxl import checkpoint, ops, transforms, utils  # noqa: E402  isort: skip
+from popxl import ops, transforms, utils  # noqa: E402  isort: skip
 from popxl.custom_ops import custom_op, load_ops  # noqa: E402  isort: skip
 
 __all__ = [
@@ -151,3 +153,14 @@ __all__ = [
     "utils",
     "variable",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Modules that few programs need, when they are asked for first."""
+    if name == "checkpoint":
+        return _importlib.import_module("popxl.checkpoint")
+    raise AttributeError(f"module 'popxl' has no attribute {name!r}")
+
+
+def __dir__() -> _typing.List[str]:
+    return sorted({*globals(), "checkpoint"})

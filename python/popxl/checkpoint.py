@@ -241,7 +241,12 @@ def _replace(path: pathlib.Path, content: List[Any]) -> None:
 def _read_index(path: pathlib.Path) -> Dict[str, _Saved]:
     if path.suffix == ".safetensors":
         return _read_header(path)
-    files = json.loads((path / _INDEX).read_text())["weight_map"]
+    try:
+        index = json.loads((path / _INDEX).read_text())
+        # Only names: whatever an index says, its parts are beside it.
+        files = {name: pathlib.PurePath(file).name for name, file in index["weight_map"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path / _INDEX} is no index of a checkpoint, or is damaged: {error!r}.") from error
     headers = {file: _read_header(path / file) for file in set(files.values())}
     missing = sorted(name for name, file in files.items() if name not in headers[file])
     if missing:

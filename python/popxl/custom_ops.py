@@ -80,10 +80,10 @@ def custom_op(
         attributes,
         list(results),
         infer and _on_specs(infer, kinds),
-        forward and _on_arrays(forward, kinds),
+        forward and _on_arrays(forward, kinds, is_gradient=False),
         compose and _on_tensors(compose, kinds),
         reads,
-        gradient and _on_arrays(gradient, kinds),
+        gradient and _on_arrays(gradient, kinds, is_gradient=True),
         compose_gradient and _on_tensors(compose_gradient, kinds),
     )
     return _function(name)
@@ -112,20 +112,36 @@ def _parameters(function: Callable[..., Any]) -> Tuple[List[str], List[Tuple[str
         if parameter.kind in _POSITIONAL:
             operands.append(parameter.name)
         elif parameter.kind is parameter.KEYWORD_ONLY:
-            required = parameter.default is parameter.empty
-            hint = hints.get(parameter.name, None if required else type(parameter.default))
-            if hint not in _ATTRIBUTE_TYPES:
-                known = ", ".join(str(getattr(kind, "__name__", kind)) for kind in _ATTRIBUTE_TYPES)
-                raise TypeError(
-                    f"attribute `{parameter.name}` needs an annotation that is one of {known}; it has {hint}."
-                )
-            default = None if required else parameter.default
-            attributes.append((parameter.name, _ATTRIBUTE_TYPES[hint], default))
+            kind = _attribute_type(parameter, hints.get(parameter.name))
+            default = None if parameter.default is parameter.empty else parameter.default
+            attributes.append((parameter.name, kind, default))
         else:
             raise TypeError(
                 f"parameter `{parameter.name}` of {function}: an op takes no *args and no **kwargs."
             )
     return operands, attributes
+
+
+def _attribute_type(parameter: inspect.Parameter, hint: Any) -> str:
+    """The type of an attribute, as its annotation says, else its default."""
+    if parameter.default is None:
+        raise TypeError(
+            f"attribute `{parameter.name}` has the default None, but an attribute always has a value: give it a "
+            "default of its type, or none if callers have to give the value."
+        )
+    if hint is None and parameter.default is not parameter.empty:
+        hint = type(parameter.default)
+        if hint is tuple and parameter.default:
+            holds_integers = all(type(element) is int for element in parameter.default)
+            hint = Tuple[int, ...] if holds_integers else Tuple[float, ...]
+    elif typing.get_origin(hint) is tuple:
+        hint = Tuple[typing.get_args(hint)]  # also of tuple[int, ...]
+    if hint not in _ATTRIBUTE_TYPES:
+        known = ", ".join(str(getattr(kind, "__name__", kind)) for kind in _ATTRIBUTE_TYPES)
+        raise TypeError(
+            f"attribute `{parameter.name}` needs an annotation that is one of {known}; it has {hint}."
+        )
+    return _ATTRIBUTE_TYPES[hint]
 
 
 def _reads(gradient: Callable[..., Any], results: Sequence[str]) -> List[str]:
@@ -168,7 +184,9 @@ def _on_specs(infer: Callable[..., Any], kinds: Dict[str, str]) -> Callable[...,
     return run
 
 
-def _on_arrays(function: Callable[..., Any], kinds: Dict[str, str]) -> Callable[..., List[np.ndarray]]:
+def _on_arrays(
+    function: Callable[..., Any], kinds: Dict[str, str], is_gradient: bool
+) -> Callable[..., List[np.ndarray]]:
     keywords = _keywords(function, kinds)
 
     def run(
@@ -178,6 +196,8 @@ def _on_arrays(function: Callable[..., Any], kinds: Dict[str, str]) -> Callable[
         given = _listed(function(*arrays, **keywords(attributes)))
         if len(given) != len(results):
             raise ValueError(f"the function has to return {len(results)} arrays, it returned {len(given)}")
+        if is_gradient:
+            given = [np.zeros(spec[0], _numpy(spec[1])) if g is None else g for g, spec in zip(given, results)]
         return [_checked(i, value, *spec) for i, (value, spec) in enumerate(zip(given, results))]
 
     return run
@@ -191,7 +211,7 @@ def _checked(index: int, value: Any, shape: Tuple[int, ...], dtype: str) -> np.n
     """A result of a function on arrays as memory of the type that it has to be of."""
     wanted = _numpy(dtype)
     if value is None:
-        return np.zeros(shape, wanted)
+        raise ValueError(f"result {index} of the function is None; it has to be an array (did it return one?)")
     array = np.asarray(value)
     if array.shape != shape or array.dtype != wanted:
         raise ValueError(

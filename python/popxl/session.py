@@ -2,13 +2,12 @@
 
 import numbers
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
 from popxl import _core
 from popxl._host_arrays import FLOAT8, Port, check_output, to_input
-from popxl.feed import Feed
 from popxl.ir import Ir
 from popxl.profile import MachinePeaks, Profile
 from popxl.remote_storage import RemoteStorage, _as_remote_storage
@@ -19,6 +18,9 @@ from popxl.utils import _popxl_to_numpy, _to_device_info, to_numpy
 from popart.dataflow import PyStepIO  # isort: skip
 from popart.device import DeviceInfo  # isort: skip
 from popart.inference_session import InferenceSession  # isort: skip
+
+if TYPE_CHECKING:
+    from popxl.feed import Feed
 
 d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
 h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
@@ -260,7 +262,7 @@ class Session:
             )
         )
 
-    def feed(self, batches: Iterable[h2dStreamBufferMaps], depth: int = 2, downcast_inputs: bool = True) -> Feed:
+    def feed(self, batches: Iterable[h2dStreamBufferMaps], depth: int = 2, downcast_inputs: bool = True) -> "Feed":
         """Runs the program once for each input of an iterator, which makes the next ones while it runs.
 
         ```python
@@ -285,6 +287,8 @@ class Session:
         Raises:
             ValueError: `depth` is not positive; while iterating, as for `run_with_outputs`.
         """
+        from popxl.feed import Feed  # starts threads; most programs need none
+
         return Feed(self, batches, depth, downcast_inputs)
 
     def _as_given(

@@ -20,7 +20,7 @@ using Types = std::vector<ir::TensorType>;
 
 /// What ops of a program's own compute with: everything but complex numbers.
 constexpr ir::DTypes kDTypes = ir::kNumeric | ir::kFloat8s | ir::kBools;
-constexpr std::string_view kLike = "like";
+constexpr std::string_view kLike = "like_";  // no attribute of the user's ends like this
 
 std::string camelCase(std::string_view name) {
   std::string out;
@@ -65,7 +65,7 @@ void inferCustom(const Op& op, Types& out) {
   }
 }
 
-/// The types that attribute `like` of a gradient lists.
+/// The types that attribute `like_` of a gradient lists.
 void inferLike(const Op& op, Types& out) {
   const std::string& text = op.attr<std::string>(kLike);
   ir::Lexer lexer(text);

@@ -5,6 +5,7 @@
 #include "api/custom_def.h"
 #include "api/make_op.h"
 #include "base/error.h"
+#include "ir/lexer.h"
 #include "ops/ops.h"
 
 namespace popxl {
@@ -23,11 +24,14 @@ void failArrayType(const TensorSpec& spec, DType wanted) {
 
 namespace {
 
+constexpr std::string_view kNames =
+    "small letters, digits and '_' make one, but for the words of the text form";
+
 /// A name of the text form that is no in-place name.
 bool isName(std::string_view name) {
   const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   return !name.empty() && name.front() >= 'a' && name.front() <= 'z' && name.back() != '_' &&
-         std::all_of(name.begin(), name.end(), fits);
+         !ir::isReserved(name) && std::all_of(name.begin(), name.end(), fits);
 }
 
 void checkNames(const CustomOp& op) {
@@ -35,9 +39,7 @@ void checkNames(const CustomOp& op) {
   for (const AttrSpec& attr : op.attrs) names.push_back(attr.name);
   names.insert(names.end(), op.results.begin(), op.results.end());
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!isName(names[i]))
-      fail(ErrorKind::kValue, "op `{}`: `{}` is no name: small letters, digits and '_' make one", op.name,
-           names[i]);
+    if (!isName(names[i])) fail(ErrorKind::kValue, "op `{}`: `{}` is no name: {}", op.name, names[i], kNames);
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i))
       fail(ErrorKind::kValue, "op `{}`: `{}` is the name of two of its operands, attributes and results",
@@ -53,8 +55,7 @@ void checkNames(const CustomOp& op) {
 }
 
 void check(const CustomOp& op) {
-  if (!isName(op.name))
-    fail(ErrorKind::kValue, "`{}` is no name of an op: small letters, digits and '_' make one", op.name);
+  if (!isName(op.name)) fail(ErrorKind::kValue, "`{}` is no name of an op: {}", op.name, kNames);
   if (op.results.empty()) fail(ErrorKind::kValue, "op `{}` has no results", op.name);
   if ((op.forward != nullptr) == (op.compose != nullptr)) {
     fail(ErrorKind::kValue, "op `{}` needs either a function on arrays or a composition of ops, and not both",

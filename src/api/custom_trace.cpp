@@ -67,7 +67,15 @@ Trace traced(const ir::OpDef& def, const std::vector<std::string>& names, const 
     operands.push_back(wrap(graph.addInput(names[i], {use.operands[i].dtype, use.operands[i].shape, {}})));
   }
   Trace trace{{ir, &graph}, {}};
-  for (const Tensor& t : fn(use, operands)) {
+  const std::vector<Tensor> results = fn(use, operands);
+  if (graph.inputs().size() != operands.size() || !graph.outputs().empty()) {
+    fail(ErrorKind::kGraph,
+         "the composition of `{}` uses `{}`: the op's inputs and outputs are the function's parameters and "
+         "what "
+         "it returns",
+         def.name, graph.outputs().empty() ? "graph_input" : "graph_output");
+  }
+  for (const Tensor& t : results) {
     trace.results.push_back(t.get());
     if (t) graph.addOutput(t.get());
   }

@@ -18,6 +18,8 @@ int hexDigit(char c) {
 }
 bool continuesUtf8(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
+bool isNumber(std::string_view word) { return word == "inf" || word == "nan"; }
+
 }  // namespace
 
 void Lexer::fail(size_t at, const std::string& message, ErrorKind kind) const {
@@ -150,7 +152,7 @@ Token Lexer::next() {
   } else if (isLetter(c)) {
     token.kind = TokenKind::kWord;
     while (at_ < text_.size() && (isLetter(text_[at_]) || isDigit(text_[at_]))) token.text += text_[at_++];
-    if (token.text == "inf" || token.text == "nan") token.kind = TokenKind::kNumber;
+    if (isNumber(token.text)) token.kind = TokenKind::kNumber;
   } else if (std::string_view("()[]{},:=").find(c) != std::string_view::npos) {
     token.kind = TokenKind::kSign;
     token.text = c;
@@ -160,6 +162,12 @@ Token Lexer::next() {
   }
   return token;
 }
+
+bool isDeclaration(std::string_view word) {
+  return word == "variable" || word == "constant" || word == "stream_handle";
+}
+
+bool isReserved(std::string_view word) { return isDeclaration(word) || isNumber(word); }
 
 std::string describe(const Token& token) {
   switch (token.kind) {

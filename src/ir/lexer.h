@@ -49,6 +49,11 @@ class Lexer {
   size_t at_ = 0;
 };
 
+/// Whether the text form reads the word as the beginning of a tensor's declaration.
+bool isDeclaration(std::string_view word);
+/// Whether the text form reads the word as something else than a name: a declaration or a number.
+bool isReserved(std::string_view word);
+
 /// The token as an error message names it.
 std::string describe(const Token& token);
 

@@ -163,8 +163,7 @@ class TreeParser {
     const Token& word = in_.peek();
     if (word.kind != TokenKind::kWord)
       in_.expected(op.results.empty() ? "an op, a tensor or '}'" : "the name of an op");
-    const bool declares = word.text == "variable" || word.text == "constant" || word.text == "stream_handle";
-    if (!declares) return this->op(g, std::move(op));
+    if (!isDeclaration(word.text)) return this->op(g, std::move(op));
     if (op.results.size() != 1)
       in_.fail(op.at, fmt::format("a {} is one tensor: expected `%name = {}`", word.text, word.text));
     declaration(g, std::move(op.results[0]));

@@ -199,6 +199,31 @@ def test_index_without_its_tensors(tmp_path: pathlib.Path) -> None:
         popxl.checkpoint.load(session, tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"weight_map": [1]}', b'{"weight_map": {"w": 3}}', b"\xff"])
+def test_damaged_index(tmp_path: pathlib.Path, content: bytes) -> None:
+    session = popxl.Session(program()[0], "cpu")
+    popxl.checkpoint.save(session, tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{index} is no index of a checkpoint, or is damaged"):
+        popxl.checkpoint.load(session, tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["../elsewhere/", "{elsewhere}/", ""])
+def test_index_reads_files_beside_it_only(tmp_path: pathlib.Path, folder: str) -> None:
+    session = popxl.Session(program()[0], "cpu")
+    for name in ("here", "elsewhere"):
+        popxl.checkpoint.save(session, tmp_path / name)
+    (part,) = (tmp_path / "elsewhere").glob("*.safetensors")
+    index = tmp_path / "here" / "model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    named = folder.format(elsewhere=tmp_path / "elsewhere") + part.name
+    content["weight_map"] = dict.fromkeys(content["weight_map"], named)
+    index.write_text(json.dumps(content))
+    with pytest.raises(FileNotFoundError, match=str(tmp_path / "here" / part.name)):
+        popxl.checkpoint.load(session, tmp_path / "here")
+
+
 def test_nothing_there(tmp_path: pathlib.Path) -> None:
     session = popxl.Session(program()[0], "cpu")
     for name in ("nowhere", "nowhere.safetensors"):

@@ -28,6 +28,7 @@ array_op = popxl.custom_op("wrong_calls", forward=leaky_array)
         (lambda x: x[:1], r"of shape \(1,\); it has to be float32 of shape \(2,\)"),
         (lambda x: (x, x), "has to return 1 arrays, it returned 2"),
         (lambda x: "text", "it has to be float32"),
+        (lambda x: None, "result 0 of the function is None"),
     ],
 )
 def test_wrong_results_of_a_function(result, text):
@@ -47,6 +48,8 @@ def test_wrong_results_of_a_function(result, text):
         (lambda x: 3, "a tensor is expected, not a value of type int"),
         (lambda x: popxl.variable([1.0]), "variables live in the main graph"),
         (lambda x: ops.matmul(x, popxl.constant([[1.0]])), "(?s)matmul.*in op `wrong_composed_"),
+        (lambda x: x + popxl.graph_input((2,), popxl.float32), "uses `graph_input`: the op's inputs and outputs are"),
+        (lambda x: popxl.graph_output(x) or x, "uses `graph_output`: the op's inputs and outputs are"),
         (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
     ],
 )
@@ -113,6 +116,14 @@ def unannotated(x, *, a):
     return x
 
 
+def without_value(x, *, a: int = None):
+    return x
+
+
+def empty_tuple(x, *, a=()):
+    return x
+
+
 @pytest.mark.parametrize(
     "keywords, error, text",
     [
@@ -134,6 +145,10 @@ def unannotated(x, *, a):
         ),
         ({"forward": variadic}, TypeError, r"takes no \*args"),
         ({"forward": unannotated}, TypeError, "attribute `a` needs an annotation"),
+        ({"forward": without_value}, TypeError, "attribute `a` has the default None, but an attribute always has"),
+        ({"forward": empty_tuple}, TypeError, "attribute `a` needs an annotation"),
+        ({"forward": lambda x, *, nan=1.0: x}, ValueError, "`nan` is no name"),
+        ({"forward": lambda variable: variable}, ValueError, "`variable` is no name"),
     ],
 )
 def test_wrong_descriptions(keywords, error, text):
@@ -141,7 +156,10 @@ def test_wrong_descriptions(keywords, error, text):
         popxl.custom_op(fresh("wrong_described"), **keywords)
 
 
-@pytest.mark.parametrize("name", ["", "Leaky", "leaky_", "9lives", "a b"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "Leaky", "leaky_", "9lives", "a b", "variable", "constant", "stream_handle", "nan", "inf"],
+)
 def test_wrong_names(name):
     with pytest.raises(ValueError, match="is no name of an op"):
         popxl.custom_op(name, forward=leaky_array)

@@ -326,3 +326,38 @@ def test_replicas():
                     session.run({x: data})
             else:
                 np.testing.assert_array_equal(session.run({x: data})[out], leaky_reference(2 * data, 0.5))
+
+
+@both_engines
+def test_attributes_that_are_tuples(reference):
+    def forward(x, *, shifts: tuple[int, ...], axes=(0, 1), scales=(1, 0.5), none: Tuple[float, ...] = ()):
+        assert isinstance(shifts, tuple) and isinstance(scales, tuple) and none == ()
+        return np.roll(x, shifts, axes) * x.dtype.type(sum(scales))
+
+    op = popxl.custom_op(fresh("test_tuples"), forward=forward)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = run(lambda t: op(t, shifts=(1, 2)), x, reference=reference)
+    np.testing.assert_array_equal(got, np.roll(x, (1, 2), (0, 1)) * np.float32(1.5))
+    (got,) = run(lambda t: op(t, shifts=(1,), axes=(1,), scales=(2.0,)), x, reference=reference)
+    np.testing.assert_array_equal(got, np.roll(x, 1, 1) * np.float32(2))
+
+
+def test_attribute_named_as_one_of_the_gradient():
+    """The op of a gradient has an attribute of its own."""
+
+    def forward(x, *, like: float = 2.0):
+        return x * x.dtype.type(like)
+
+    def gradient(grad, *, like):
+        return grad * grad.dtype.type(like)
+
+    op = popxl.custom_op(fresh("test_like"), forward=forward, gradient=gradient)
+
+    def build(x):
+        graph = popxl.gcg().ir.create_graph(lambda t: op(t, like=3.0), x.spec)
+        info = ops.call_with_info(graph, x)
+        grads = transforms.autodiff(graph)
+        return ops.call(grads.graph, popxl.constant([1.0, 1.0]), inputs_dict=grads.inputs_dict(info))
+
+    (got,) = run(build, np.array([1.0, 2.0], np.float32))
+    np.testing.assert_array_equal(got, [3, 3])

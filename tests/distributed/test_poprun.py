@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from popdist import poprun
+from popdist import _environment, poprun
 
 PROGRAM = """
 import os, signal, sys
@@ -97,7 +97,9 @@ def test_hosts(text: str, hosts: list) -> None:
     assert poprun.expand_hosts(text) == hosts
 
 
-@pytest.mark.parametrize("text", ["a[1-2", "a]", "a[x]", "a[1-]"])
+@pytest.mark.parametrize(
+    "text", ["a[1-2", "a]", "a[x]", "a[1-]", "n[3-1]", ",,", ",", "n[0-99999999999]", "n[0-60000],m[0-60000]"]
+)
 def test_bad_hosts(text: str) -> None:
     with pytest.raises(ValueError, match="host|range"):
         poprun.expand_hosts(text)
@@ -144,6 +146,13 @@ def test_what_mpirun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--numa-aware=maybe", "true"], "expected yes or no, not 'maybe'"),
         (["--only-output-from-instance=2", "--num-instances=2", "true"], "there is no instance 2 to show, only 0 to 1"),
         (["--hostfile=/nowhere", "true"], "/nowhere"),
+        (["--hostfile=/dev/null", "true"], "/dev/null names no host"),
+        (["--host=n[3-1]", "true"], "the range '3-1' in 'n[3-1]' runs backwards"),
+        (["--host=,,", "true"], "',,' names no host"),
+        (["--num-instances=\u00b2", "true"], "expected a positive number"),
+        (["--mpi-global-args='-q", "true"], "--mpi-global-args: No closing quotation in \"'-q\""),
+        (['--mpi-local-args="', "true"], "--mpi-local-args: No closing quotation"),
+        (["--print-topology=yes"], "the following arguments are required: program\n"),
     ],
 )
 def test_bad_options(arguments: list, message: str, capsys: pytest.CaptureFixture) -> None:
@@ -151,3 +160,10 @@ def test_bad_options(arguments: list, message: str, capsys: pytest.CaptureFixtur
         poprun.main(arguments)
     assert error.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_the_launcher_told_must_be_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("two", "\u00b2", "-1", ""):
+        monkeypatch.setenv(_environment.TOTAL, text)
+        with pytest.raises(ValueError, match=f"{_environment.TOTAL} must be a number"):
+            _environment.value(_environment.TOTAL, 1)

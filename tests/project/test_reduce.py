@@ -45,3 +45,13 @@ def test_a_program_is_reduced_to_what_fails(root, tmp_path):
 def test_a_program_that_does_not_fail(root, tmp_path):
     done, text = reduce(root, tmp_path)
     assert done.returncode == 1 and "does not fail" in done.stderr and not text
+
+
+def test_files_that_can_not_be_used(root, tmp_path):
+    command = [sys.executable, root / "tools" / "reduce.py"]
+    binary = tmp_path / "binary.ir"
+    binary.write_bytes(b"\xff\xfe")
+    for file in (tmp_path / "missing.ir", tmp_path, binary):
+        done = subprocess.run([*command, file], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("reduce.py: ") and "Traceback" not in done.stderr

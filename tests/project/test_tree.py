@@ -41,3 +41,11 @@ def test_path_outside_the_checkout_is_an_error(size_budget):
         errors, _ = size_budget.check_file(pathlib.Path("README.md"), f"see {name}\n")
         assert len(errors) == 1, name
     assert size_budget.check_file(pathlib.Path("README.md"), "the frame/" + "work/ of it\n") == ([], [])
+
+
+@pytest.mark.parametrize("file, message", [("src/base/none.cpp", "there is no file"), ("README.md", "does not compile")])
+def test_a_named_file_that_is_not_checked_is_an_error(root, tmp_path, file, message):
+    (tmp_path / "compile_commands.json").write_text("[]")
+    command = [sys.executable, root / "tools" / "tidy.py", "--build", tmp_path, file]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and message in result.stderr and file in result.stderr
