@@ -105,3 +105,14 @@ def test_text_form():
     text = ir.to_text(locations=False)
     assert "remote_load" in text and "remote_buffer 1 : float16 (2,) entries(3)" in text
     assert popxl.Ir.from_text(text).to_text(locations=False) == text
+
+
+def test_a_variable_of_another_shape_with_as_many_elements():
+    ir = popxl.Ir()
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((3,), popxl.float32, 1)
+        popxl.remote_variable(np.array([[1, 2, 3]], np.float32), buffer, 0)
+        stream = popxl.d2h_stream((3,), popxl.float32)
+        ops.host_store(stream, ops.remote_load(buffer, 0))
+    with popxl.Session(ir) as session:
+        np.testing.assert_array_equal(session.run()[stream], [1, 2, 3])
