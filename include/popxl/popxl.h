@@ -15,5 +15,6 @@
 #include <popxl/remote_storage.h>
 #include <popxl/scope.h>
 #include <popxl/session.h>
+#include <popxl/surgery.h>
 #include <popxl/tensor.h>
 #include <popxl/transforms.h>

@@ -37,7 +37,8 @@ struct GradGraphInfo {
 struct AutodiffOptions {
   std::optional<std::vector<Tensor>> gradsProvided;  ///< outputs; default: all
   std::optional<std::vector<Tensor>>
-      gradsRequired;  ///< inputs, in this order; default: all that have a gradient
+      gradsRequired;                      ///< inputs, in this order; default: all that have a gradient
+  std::vector<GradGraphInfo> known = {};  ///< gradient graphs to use for called graphs instead of making them
 };
 
 /// Reverse-mode differentiation: makes a graph that computes gradients of the inputs from gradients of the

@@ -857,6 +857,9 @@ def gain_output(graph: Graph, tensor: object) -> None:
 def clone_graph(graph: Graph) -> Graph:
     """A copy of a graph in the same Ir."""
 
+def outline_main(ir: Ir, name: str) -> tuple:
+    """Moves the ops of the main graph into a graph; it and its operands."""
+
 def recompute(info: GradInfo) -> GradInfo:
     """The GradInfo of a gradient graph that computes forward tensors again."""
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/grad_info.h"
 #include "api/make_op.h"
 #include "base/error.h"
 #include "passes/autodiff.h"
@@ -26,6 +27,15 @@ GradGraphInfo toInfo(const std::shared_ptr<ir::Ir>& ir, const passes::GradInfo& 
 }
 
 }  // namespace
+
+passes::GradInfo fromInfo(const GradGraphInfo& info) {
+  const auto plain = [](const std::vector<ExpectedConnection>& connections) {
+    std::vector<passes::Connection> out;
+    for (const ExpectedConnection& c : connections) out.push_back({c.isGradient, c.forward.get()});
+    return out;
+  };
+  return {info.forwardGraph.get(), info.graph.get(), plain(info.expectedInputs), plain(info.expectedOutputs)};
+}
 
 InputMap GradGraphInfo::inputsDict(const CallSite& forwardCall) const {
   checkCall(forwardCall, forwardGraph);
@@ -84,16 +94,13 @@ GradGraphInfo autodiff(const Graph& graph, const AutodiffOptions& options) {
   passes::AutodiffOptions given;
   given.gradsProvided = plain(options.gradsProvided);
   given.gradsRequired = plain(options.gradsRequired);
+  for (const GradGraphInfo& info : options.known)
+    given.known.emplace(info.forwardGraph.get(), fromInfo(info));
   return toInfo(graph.ir(), passes::autodiff(*graph.get(), given).at(graph.get()));
 }
 
 GradGraphInfo recompute(const GradGraphInfo& info) {
-  passes::GradInfo given{info.forwardGraph.get(), info.graph.get(), {}, {}};
-  for (const ExpectedConnection& c : info.expectedInputs)
-    given.inputs.push_back({c.isGradient, c.forward.get()});
-  for (const ExpectedConnection& c : info.expectedOutputs)
-    given.outputs.push_back({c.isGradient, c.forward.get()});
-  return toInfo(info.graph.ir(), passes::recompute(given));
+  return toInfo(info.graph.ir(), passes::recompute(fromInfo(info)));
 }
 
 bool runPass(const Ir& ir, std::string_view name) { return passes::runPass(name, *ir.get()); }

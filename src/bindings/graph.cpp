@@ -81,14 +81,7 @@ void bindGraph(nb::module_& m) {
           "mark_output", [](const GraphHandle& g, nb::handle tensor) { g->addOutput(toTensor(tensor)); },
           nb::arg("tensor"))
       .def(
-          "remove_output",
-          [](const GraphHandle& g, size_t index) {
-            if (index >= g->outputs().size()) {
-              fail(ErrorKind::kIndex, "graph `{}` has no output {}; it has {}", g->displayName(), index,
-                   g->outputs().size());
-            }
-            g->removeOutput(index);
-          },
+          "remove_output", [](const GraphHandle& g, size_t index) { passes::removeOutput(*g, index); },
           nb::arg("index"))
       .def(
           "setCanBeRecursivelyAutodiffed",

@@ -86,6 +86,13 @@ void bindSurgery(nb::module_& m) {
   m.def(
       "clone_graph", [](const GraphHandle& g) { return handle(passes::cloneGraph(*g)); }, nb::arg("graph"),
       "A copy of a graph in the same Ir.");
+  m.def(
+      "outline_main",
+      [](const std::shared_ptr<ir::Ir>& ir, const std::string& name) {
+        const passes::Outlined made = passes::outlineMain(*ir, name);
+        return nb::make_tuple(handle(*made.graph), toList(made.variables));
+      },
+      nb::arg("ir"), nb::arg("name"), "Moves the ops of the main graph into a graph; it and its operands.");
 }
 
 }  // namespace
@@ -96,7 +103,9 @@ void bindTransforms(nb::module_& m) {
           "__init__",
           [](GradInfo* info, const GraphHandle& forward, const GraphHandle& graph, nb::handle inputs,
              nb::handle outputs) {
-            new (info) GradInfo{&*forward, &*graph, toConnections(inputs), toConnections(outputs)};
+            const GradInfo given{&*forward, &*graph, toConnections(inputs), toConnections(outputs)};
+            passes::checkGradInfo(given);
+            new (info) GradInfo(given);
           },
           nb::arg("forward"), nb::arg("graph"), nb::arg("inputs"), nb::arg("outputs"),
           "Of a gradient graph made by hand: pairs (is a gradient, forward tensor) for inputs and outputs.")

@@ -34,8 +34,10 @@ void postOrder(const ir::Graph& graph, std::unordered_set<const ir::Graph*>& see
 void checkFits(const ir::Tensor& t, const ir::RemoteBuffer& buffer) {
   const auto& shardOf = t.settings().shardOf;
   const int64_t shards = shardOf.empty() ? 0 : 1 + *std::max_element(shardOf.begin(), shardOf.end());
-  // Programs keep a group's value of shape (1, n) in entries of shape (n,): the bytes are the same.
-  const bool same = t.dtype() == buffer.type.dtype && t.type().numElements() == buffer.type.numElements();
+  // Values of one group may have a dimension for groups all the same; ops see the first.
+  const bool ofGroups = t.shape().size() == buffer.type.shape.size() + 1 &&
+                        std::equal(t.shape().begin() + 1, t.shape().end(), buffer.type.shape.begin());
+  const bool same = t.dtype() == buffer.type.dtype && (t.shape() == buffer.type.shape || ofGroups);
   if (shardOf.empty() && !same) {
     fail(ErrorKind::kValue,
          "variable `{}` at {} is {}; remote buffer {}, in which it is to be kept, holds tensors of {}",

@@ -1,7 +1,9 @@
 #include "passes/surgery.h"
 
 #include "analysis/dependences.h"
+#include "analysis/written.h"
 #include "base/error.h"
+#include "passes/differentiator.h"
 
 namespace popxl::passes {
 
@@ -76,6 +78,74 @@ Graph& cloneGraph(const Graph& graph) {
   copyOps(graph, copy, tensors);
   for (Tensor* t : graph.outputs()) copy.addOutput(mapped(t, copy, tensors));
   return copy;
+}
+
+Outlined outlineMain(ir::Ir& ir, const std::string& name) {
+  Graph& main = ir.mainGraph();
+  const analysis::Written written(main);
+  Outlined made{&ir.createGraph(name), {}};
+  TensorMapping tensors;
+  for (Tensor* t : main.tensors()) {
+    if (t->kind() != ir::TensorKind::kVariable || t->uses().empty()) continue;
+    Tensor* in = made.graph->addInput(t->name(), t->type(), written(t));
+    in->setLoc(t->loc());
+    tensors[t] = in;
+    made.variables.push_back(t);
+  }
+  copyOps(main, *made.graph, tensors);
+  main.eraseOps(main.ops());
+  return made;
+}
+
+void removeOutput(Graph& graph, size_t index) {
+  if (index >= graph.outputs().size()) {
+    fail(ErrorKind::kIndex, "graph `{}` has no output {}; it has {}", graph.displayName(), index,
+         graph.outputs().size());
+  }
+  if (const std::vector<Op*> sites = sitesOf(graph); !sites.empty()) {
+    fail(ErrorKind::kGraph,
+         "output {} of graph `{}` can't be removed: `{}` at {} runs the graph and has a result of it", index,
+         graph.displayName(), sites.front()->name(), sites.front()->loc().str());
+  }
+  graph.removeOutput(index);
+}
+
+namespace {
+
+void checkConnections(const GradInfo& info, bool inputs) {
+  const std::vector<Connection>& connections = inputs ? info.inputs : info.outputs;
+  const std::vector<Tensor*>& own = inputs ? info.graph->inputs() : info.graph->outputs();
+  const std::string_view what = inputs ? "inputs" : "outputs";
+  if (connections.size() != own.size()) {
+    fail(ErrorKind::kValue, "gradient graph `{}` has {} {}; {} connections are given",
+         info.graph->displayName(), own.size(), what, connections.size());
+  }
+  const auto in = [](const std::vector<Tensor*>& list, const Tensor* t) {
+    return ir::indexIn(list, t) < list.size();
+  };
+  for (size_t i = 0; i < own.size(); ++i) {
+    const auto& [isGrad, t] = connections[i];
+    if (&t->graph() != info.forward) {
+      fail(ErrorKind::kValue, "tensor `{}` is not of the forward graph `{}`", t->id(),
+           info.forward->displayName());
+    }
+    const bool end = in(info.forward->inputs(), t), out = in(info.forward->outputs(), t);
+    if (inputs ? (isGrad ? out : end || out) : isGrad && end) continue;
+    fail(ErrorKind::kValue,
+         "`{}`, one of the {} of gradient graph `{}`, can't stand for {}`{}`: its inputs are gradients of "
+         "outputs "
+         "of the forward graph or inputs and outputs of it, its outputs are gradients of inputs of the "
+         "forward "
+         "graph",
+         own[i]->id(), what, info.graph->displayName(), isGrad ? "the gradient of " : "", t->id());
+  }
+}
+
+}  // namespace
+
+void checkGradInfo(const GradInfo& info) {
+  checkConnections(info, true);
+  checkConnections(info, false);
 }
 
 void replaceUses(Graph& graph, Tensor* old, Tensor* by) {

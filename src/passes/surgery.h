@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/ir.h"
+#include "passes/autodiff.h"
 
 namespace popxl::passes {
 
@@ -28,6 +29,24 @@ ir::Tensor* mapped(ir::Tensor* t, ir::Graph& to, TensorMapping& tensors);
 /// A copy of a graph in the same Ir, named after it. Error(kValue) for the main graph: variables and streams
 /// can't be in another.
 ir::Graph& cloneGraph(const ir::Graph& graph);
+
+/// A graph that does what the main graph did, and the variables to pass for its inputs.
+struct Outlined {
+  ir::Graph* graph;
+  std::vector<ir::Tensor*> variables;
+};
+/// Moves the ops of the main graph into a new graph. What is written of the variables that they use is by
+/// reference. The main graph keeps its variables.
+Outlined outlineMain(ir::Ir& ir, const std::string& name);
+
+/// Takes an output back. Error(kIndex) when there is no such output, Error(kGraph) when the graph is run
+/// somewhere.
+void removeOutput(ir::Graph& graph, size_t index);
+
+/// Error(kValue) unless there is a connection for each input and output of the gradient graph, its inputs
+/// stand for gradients of outputs of the forward graph or for inputs or outputs of it, and its outputs for
+/// gradients of inputs.
+void checkGradInfo(const GradInfo& info);
 
 /// Every use of a tensor of a graph becomes a use of another; graph outputs too. Error(kValue) when one of
 /// them is of another graph, they differ in shape or dtype, or the new one is computed from the old.

@@ -5,8 +5,7 @@ from typing import Dict, Iterable, Mapping, Tuple
 from popxl import _core
 from popxl.graph import Graph
 from popxl.ir import Ir
-from popxl.ops.call import _is_written
-from popxl.tensor import Tensor, Variable, graph_input
+from popxl.tensor import Tensor, Variable
 from popxl.transforms.autodiff import ExpectedConnection, GradGraphInfo
 from popxl.transforms.autodiff import ExpectedConnectionType as Kind
 
@@ -55,16 +54,8 @@ def outline_main(ir: Ir, name: str = "main") -> Tuple[Graph, Tuple[Variable, ...
     Returns:
         The graph, and the variables to pass for its inputs: those that it writes are by reference.
     """
-    main = ir.main_graph
-    variables = tuple(v for v in main.variables if v._pb_tensor.uses)
-    graph = ir.create_empty_graph(name)
-    inputs = {}
-    for v in variables:
-        with graph:
-            inputs[v] = graph_input(v.shape, v.dtype, v.name, _is_written(v._pb_tensor), v.meta_shape)
-    copy_ops(main, graph, inputs)
-    main._pb_graph.erase_ops(main._pb_graph.getOps())
-    return graph, variables
+    graph, variables = _core.outline_main(ir._pb_ir, name)
+    return Graph._from_pb(graph), tuple(Tensor._from_pb_tensor(v) for v in variables)
 
 
 def add_output(graph: Graph, tensor: Tensor) -> None:
@@ -84,7 +75,7 @@ def add_output(graph: Graph, tensor: Tensor) -> None:
 
 
 def remove_output(graph: Graph, index: int) -> None:
-    """Takes an output back. The graph must not be run anywhere yet.
+    """Takes an output back, before the graph is run anywhere.
 
     Args:
         graph: The graph.
@@ -92,6 +83,7 @@ def remove_output(graph: Graph, index: int) -> None:
 
     Raises:
         IndexError: There is no such output.
+        popart_exception: The graph is called, repeated or a branch.
     """
     graph._pb_graph.remove_output(index)
 
@@ -130,31 +122,7 @@ def make_grad_info(
             graph, an input stands for neither a gradient of an output nor a forward input or output, or an
             output for anything but the gradient of an input.
     """
-    given = [list(inputs), list(outputs)]
-    allowed = [
-        {Kind.Fwd: (*forward.inputs, *forward.outputs), Kind.FwdGrad: forward.outputs},
-        {Kind.Fwd: (), Kind.FwdGrad: forward.inputs},
-    ]
-    for connections, own, what, ends in zip(
-        given, (graph.inputs, graph.outputs), ("inputs", "outputs"), allowed
-    ):
-        if len(connections) != len(own):
-            raise ValueError(
-                f"Gradient graph {graph.id} has {len(own)} {what}; {len(connections)} connections are given."
-            )
-        for (kind, t), tensor in zip(connections, own):
-            if t not in forward:
-                raise ValueError(f"Tensor {t.id} is not of the forward graph {forward.id}.")
-            if t not in ends[kind]:
-                raise ValueError(
-                    f"{tensor.id}, one of the {what} of gradient graph {graph.id}, can't stand for {kind} of "
-                    f"{t.id}: its inputs are gradients of outputs of the forward graph or inputs and outputs "
-                    f"of it, its outputs are gradients of inputs of the forward graph."
-                )
-    sides = [
-        [(kind is Kind.FwdGrad, t._pb_tensor) for kind, t in connections]
-        for connections in given
-    ]
+    sides = [[(kind is Kind.FwdGrad, t._pb_tensor) for kind, t in side] for side in (inputs, outputs)]
     return GradGraphInfo._from_pb(_core.GradInfo(forward._pb_graph, graph._pb_graph, *sides))
 
 
