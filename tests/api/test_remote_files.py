@@ -127,6 +127,25 @@ def test_a_variable_with_more_than_an_entry():
         popxl.Session(ir)
 
 
+@pytest.mark.parametrize("ram_bytes", [None, 0, 1 << 20])
+def test_a_variable_with_less_than_an_entry(tmp_path, ram_bytes):
+    """The rest of the entry stays when the variable is written."""
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph, popxl.in_sequence():
+        buffer = popxl.remote_buffer((8,), popxl.float32, 1)
+        part = popxl.remote_replica_sharded_variable(np.arange(5, dtype=np.float32), buffer, 0)
+        out = popxl.d2h_stream((8,), popxl.float32, "out")
+        value = ops.remote_load(buffer, 0)
+        ops.host_store(out, value)
+        ops.remote_store(buffer, 0, value + 10)
+    storage = None if ram_bytes is None else popxl.RemoteStorage(tmp_path, ram_bytes)
+    with popxl.Session(ir, "ipu_model", remote_storage=storage) as session:
+        assert session.run()[out].tolist() == [[0, 1, 2, 3, 4, 0, 0, 0]] * 2
+        assert session.get_tensor_data(part).tolist() == [10, 11, 12, 13, 14]
+        session.write_variable_data(part, np.zeros(5, np.float32))
+        assert session.run()[out].tolist() == [[0, 0, 0, 0, 0, 10, 10, 10]] * 2
+
+
 def test_a_run_that_fails_leaves_the_files_as_they_were(tmp_path):
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
