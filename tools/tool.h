@@ -26,9 +26,10 @@ inline std::string readAll(const std::string& path) {
 /// The number behind the '=' of an option. Error(kValue) unless it is one from 0 up.
 inline int64_t numberOf(std::string_view option) {
   const std::string_view text = option.substr(option.find('=') + 1);
-  const char* const last = text.data() + text.size();
+  const char* const first = text.data();
+  const char* const last = first + text.size();
   int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), last, value);
+  const auto [end, error] = std::from_chars(first, last, value);
   if (error != std::errc() || end != last || value < 0)
     fail(ErrorKind::kValue, "{}: `{}` is no number from 0 up", option.substr(0, option.find('=')), text);
   return value;
