@@ -9,10 +9,11 @@
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/scalar_ops.h"
+#include "kernels/rows_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <Fold kFold, class T>
 struct Op {
@@ -33,23 +34,17 @@ struct Op {
     return kFloat ? Limits::infinity() : Limits::max();
   }
 
-  static HWY_INLINE T run(T a, T b) {
+  template <class V>
+  static HWY_INLINE V run(V a, V b) {
     if constexpr (kFold == Fold::kSum) {
-      if constexpr (kFloat) {
-        return a + b;
-      } else {
-        return scalar::wrapAdd(a, b);
-      }
+      return hn::Add(a, b);
     } else if constexpr (kFold == Fold::kProd) {
-      if constexpr (kFloat) {
-        return a * b;
-      } else {
-        return scalar::wrapMul(a, b);
-      }
-    } else if constexpr (kFold == Fold::kMax) {
-      return (b > a) | scalar::isNan(b) ? b : a;
+      return hn::Mul(a, b);
+    } else if constexpr (kFloat) {
+      const auto further = kFold == Fold::kMax ? hn::Lt(a, b) : hn::Lt(b, a);
+      return hn::IfThenElse(hn::Or(further, hn::IsNaN(b)), b, a);
     } else {
-      return (b < a) | scalar::isNan(b) ? b : a;
+      return kFold == Fold::kMax ? hn::Max(a, b) : hn::Min(a, b);
     }
   }
 };
@@ -58,6 +53,60 @@ template <Fold kFold, class T>
 struct Code {
   using O = Op<kFold, T>;
   static constexpr int64_t kLanes = kLaneBytes / static_cast<int64_t>(sizeof(T));
+  using D = hn::CappedTag<T, kLanes>;
+  static constexpr int64_t kVectorLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  static constexpr int64_t kVectors = kLanes / kVectorLanes;
+
+  /// All lanes, in registers.
+  struct Sums {
+    hn::Vec<D> v[kVectors];
+  };
+
+  static HWY_INLINE Sums load(const T* lanes) {
+    Sums sums;
+    for (int64_t j = 0; j < kVectors; ++j) sums.v[j] = hn::LoadU(D(), lanes + j * kVectorLanes);
+    return sums;
+  }
+
+  /// Element i of x to lane i modulo kLanes.
+  static HWY_INLINE void add(Sums& sums, const T* x, int64_t n) {
+    const D d;
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int64_t j = 0; j < kVectors; ++j) {
+        sums.v[j] = O::run(sums.v[j], hn::LoadU(d, x + i + j * kVectorLanes));
+      }
+    }
+    const auto neutral = hn::Set(d, O::neutral());
+    for (int64_t j = 0; j < kVectors && i < n; ++j, i += kVectorLanes) {
+      sums.v[j] = O::run(sums.v[j], simd::HWY_NAMESPACE::loadTail(d, x + i, n - i, neutral));
+    }
+  }
+
+  /// The lanes of one vector.
+  template <class DV>
+  static HWY_INLINE T halve(DV d, hn::Vec<DV> v) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (hn::MaxLanes(DV()) > 1) {
+      const hn::Half<DV> half;
+      return halve(half, O::run(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    }
+#endif
+    (void)d;
+    return hn::GetLane(v);
+  }
+
+  static HWY_INLINE T combine(Sums sums) {
+    for (int64_t half = kVectors / 2; half > 0; half /= 2) {
+      for (int64_t j = 0; j < half; ++j) sums.v[j] = O::run(sums.v[j], sums.v[j + half]);
+    }
+    return halve(D(), sums.v[0]);
+  }
+
+  static HWY_INLINE T runOne(T a, T b) {
+    const hn::CappedTag<T, 1> d;
+    return hn::GetLane(O::run(hn::Set(d, a), hn::Set(d, b)));
+  }
 
   static void fill(std::byte* out, int64_t n) {
     T* to = reinterpret_cast<T*>(out);
@@ -65,30 +114,32 @@ struct Code {
   }
 
   static void row(const std::byte* values, int64_t n, std::byte* lanes, int64_t first) {
-    const T* HWY_RESTRICT x = reinterpret_cast<const T*>(values);
-    T* HWY_RESTRICT to = reinterpret_cast<T*>(lanes);
+    const T* x = reinterpret_cast<const T*>(values);
+    T* to = reinterpret_cast<T*>(lanes);
     int64_t i = 0;
-    int64_t lane = first % kLanes;
-    for (; lane != 0 && i < n; ++i, lane = (lane + 1) % kLanes) to[lane] = O::run(to[lane], x[i]);
-    if (n - i >= kLanes) {
-      T sums[kLanes];
-      std::memcpy(sums, to, sizeof(sums));
-      for (; i + kLanes <= n; i += kLanes) {
-        for (int64_t j = 0; j < kLanes; ++j) sums[j] = O::run(sums[j], x[i + j]);
-      }
-      std::memcpy(to, sums, sizeof(sums));
+    for (int64_t lane = first % kLanes; lane != 0 && i < n; ++i, lane = (lane + 1) % kLanes) {
+      to[lane] = runOne(to[lane], x[i]);
     }
-    const int64_t rest = n - i;
-    for (int64_t j = 0; j < rest; ++j) to[j] = O::run(to[j], x[i + j]);
+    Sums sums = load(to);
+    add(sums, x + i, n - i);
+    for (int64_t j = 0; j < kVectors; ++j) hn::StoreU(sums.v[j], D(), to + j * kVectorLanes);
   }
 
-  static void lanes(std::byte* lanes, std::byte* out) {
-    T* x = reinterpret_cast<T*>(lanes);
-    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-#pragma GCC ivdep
-      for (int64_t j = 0; j < half; ++j) x[j] = O::run(x[j], x[j + half]);
+  static void lanes(const std::byte* lanes, std::byte* out) {
+    const T result = combine(load(reinterpret_cast<const T*>(lanes)));
+    std::memcpy(out, &result, sizeof(T));
+  }
+
+  static void rows(const std::byte* values, int64_t rows, int64_t length, std::byte* out) {
+    const T* x = reinterpret_cast<const T*>(values);
+    T* to = reinterpret_cast<T*>(out);
+    Sums neutral;
+    for (auto& v : neutral.v) v = hn::Set(D(), O::neutral());
+    for (int64_t r = 0; r < rows; ++r, x += length) {
+      Sums sums = neutral;
+      add(sums, x, length);
+      to[r] = combine(sums);
     }
-    std::memcpy(out, x, sizeof(T));
   }
 
   static void shortRows(const std::byte* values, int64_t rows, int64_t length, std::byte* out,
@@ -97,18 +148,23 @@ struct Code {
     T* HWY_RESTRICT to = reinterpret_cast<T*>(out);
     for (int64_t r = 0; r < rows; ++r, x += length) {
       T sum = x[0];
-      for (int64_t j = 1; j < length; ++j) sum = O::run(sum, x[j]);
+      for (int64_t j = 1; j < length; ++j) sum = runOne(sum, x[j]);
       to[r * outStride] = sum;
     }
   }
 
   static void column(const std::byte* values, int64_t n, std::byte* sums) {
-    const T* HWY_RESTRICT x = reinterpret_cast<const T*>(values);
-    T* HWY_RESTRICT to = reinterpret_cast<T*>(sums);
-    for (int64_t i = 0; i < n; ++i) to[i] = O::run(to[i], x[i]);
+    const D d;
+    const T* x = reinterpret_cast<const T*>(values);
+    T* to = reinterpret_cast<T*>(sums);
+    int64_t i = 0;
+    for (; i + kVectorLanes <= n; i += kVectorLanes) {
+      hn::StoreU(O::run(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i);
+    }
+    for (; i < n; ++i) to[i] = runOne(to[i], x[i]);
   }
 
-  static constexpr FoldOps kOps = {fill, row, lanes, shortRows, column};
+  static constexpr FoldOps kOps = {fill, row, lanes, rows, shortRows, column};
 };
 
 template <Fold kFold>

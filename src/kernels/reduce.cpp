@@ -10,24 +10,6 @@
 namespace popxl::kernels {
 namespace {
 
-DType dtypeOf(VType t) {
-  switch (t) {
-    case VType::kF32:
-      return DType::kFloat32;
-    case VType::kF64:
-      return DType::kFloat64;
-    case VType::kI32:
-      return DType::kInt32;
-    case VType::kU32:
-      return DType::kUInt32;
-    case VType::kI64:
-      return DType::kInt64;
-    case VType::kU64:
-      break;
-  }
-  return DType::kUInt64;
-}
-
 const char* nameOf(Reduction kind) {
   static constexpr const char* kNames[] = {"sum",        "mean", "max", "min",    "prod",
                                            "sum square", "l1",   "l2",  "logsum", "logsumexp"};
@@ -84,11 +66,11 @@ Shape keptShape(const ReduceSpec& spec) {
 /// to do.
 class ReduceKernel final : public Kernel {
  public:
-  explicit ReduceKernel(const ReduceSpec& spec)
+  ReduceKernel(const ReduceSpec& spec, Backend backend)
       : inputs_(spec.inputs.size()),
         description_(describe(spec)),
         accumulated_(accumulatedExpr(spec)),
-        fold_(accumulated_, foldOf(spec.kind), spec.space, spec.inputs, spec.axes) {
+        fold_(accumulated_, foldOf(spec.kind), spec.space, spec.inputs, spec.axes, backend) {
     const VType type = accumulated_.nodes()[static_cast<size_t>(accumulated_.outputs()[0])].type;
     ElementwiseSpec finish;
     finish.space = keptShape(spec);
@@ -100,7 +82,7 @@ class ReduceKernel final : public Kernel {
     finish.expr.outputs() = {result.id};
     finish.inputs = {Layout(dtypeOf(type), finish.space, fold_.resultStrides())};
     finish.outputs = {spec.out};
-    finish_ = makeElementwise(std::move(finish));
+    finish_ = makeElementwise(std::move(finish), backend);
     scratch_ = lines(fold_.partials() * kernels::sizeOf(type));
   }
 
@@ -140,10 +122,11 @@ Val shiftOf(Val maximum) {
   return select(eq(maximum - maximum, maximum.constant(0)), maximum, maximum.constant(0));
 }
 
-/// log(sum(exp(x - shift))) + shift with the maximum as shift: two reductions and one elementwise kernel.
+/// log(sum(exp(x - shift))) + shift with the maximum as shift: two reductions, and small elementwise kernels
+/// behind each.
 class LogSumExpKernel final : public Kernel {
  public:
-  explicit LogSumExpKernel(const ReduceSpec& spec) : inputs_(spec.inputs.size()) {
+  LogSumExpKernel(const ReduceSpec& spec, Backend backend) : inputs_(spec.inputs.size()) {
     const VType type = spec.expr.nodes()[static_cast<size_t>(spec.expr.outputs()[0])].type;
     POPXL_ASSERT(isFloatType(type), "logsumexp of integers");
     const Layout kept(dtypeOf(type), keptShape(spec));
@@ -154,17 +137,17 @@ class LogSumExpKernel final : public Kernel {
     ReduceSpec second = first;
     second.kind = Reduction::kSum;
     second.inputs.push_back(kept);
-    const Val shift = shiftOf(input(second.expr, static_cast<int32_t>(inputs_), type));
+    const Val shift = input(second.expr, static_cast<int32_t>(inputs_), type);
     second.expr.outputs()[0] = exp(Val{&second.expr, second.expr.outputs()[0]} - shift).id;
-    maximum_ = makeReduce(std::move(first));
-    sum_ = makeReduce(std::move(second));
-    ElementwiseSpec finish;
-    finish.space = kept.shape;
-    finish.inputs = {kept, kept};
-    finish.outputs = {spec.out};
-    const Val result = log(input(finish.expr, 0, type)) + shiftOf(input(finish.expr, 1, type));
+    maximum_ = makeReduce(std::move(first), backend);
+    sum_ = makeReduce(std::move(second), backend);
+    ElementwiseSpec shifts{.expr = {}, .space = kept.shape, .inputs = {kept}, .outputs = {kept}};
+    shifts.expr.outputs() = {shiftOf(input(shifts.expr, 0, type)).id};
+    shift_ = makeElementwise(std::move(shifts), backend);
+    ElementwiseSpec finish{.expr = {}, .space = kept.shape, .inputs = {kept, kept}, .outputs = {spec.out}};
+    const Val result = log(input(finish.expr, 0, type)) + input(finish.expr, 1, type);
     finish.expr.outputs() = {result.convert(computeType(spec.out.dtype)).id};
-    finish_ = makeElementwise(std::move(finish));
+    finish_ = makeElementwise(std::move(finish), backend);
     description_ = fmt::format("reduce logsumexp {} over {}", toString(spec.space), toString(spec.axes));
     operandCount_ = inputs_ + 3;
     POPXL_ASSERT(operandCount_ <= kMaxOperands, "{} inputs of a reduction", inputs_);
@@ -178,18 +161,20 @@ class LogSumExpKernel final : public Kernel {
   void run(std::span<std::byte* const> operands) const override {
     std::byte* out = operands[inputs_];
     std::byte* scratch = operands[inputs_ + 1];
-    std::byte* maximum = scratch;
-    std::byte* sum = maximum + keptBytes_;
+    std::byte* shift = scratch;
+    std::byte* sum = shift + keptBytes_;
     std::byte* rest = sum + keptBytes_;
     std::byte* table[kMaxOperands];
     std::copy_n(operands.begin(), inputs_, table);
-    table[inputs_] = maximum;
+    table[inputs_] = shift;
     table[inputs_ + 1] = rest;
     maximum_->run({table, inputs_ + 2});
+    std::byte* const shiftOperands[] = {shift, shift};
+    shift_->run(shiftOperands);
     table[inputs_ + 1] = sum;
     table[inputs_ + 2] = rest;
     sum_->run({table, inputs_ + 3});
-    std::byte* const finishOperands[] = {sum, maximum, out};
+    std::byte* const finishOperands[] = {sum, shift, out};
     finish_->run(finishOperands);
   }
 
@@ -197,30 +182,32 @@ class LogSumExpKernel final : public Kernel {
   static constexpr size_t kMaxOperands = 256;
   size_t inputs_, operandCount_ = 0;
   int64_t keptBytes_ = 0;
-  KernelPtr maximum_, sum_, finish_;
+  KernelPtr maximum_, shift_, sum_, finish_;
   std::string description_;
 };
 
 /// One element a result: elementwise.
-KernelPtr makeCopy(ReduceSpec spec) {
+KernelPtr makeCopy(ReduceSpec spec, Backend backend) {
   ElementwiseSpec copy{.expr = std::move(spec.expr),
                        .space = std::move(spec.space),
                        .inputs = std::move(spec.inputs),
                        .outputs = {std::move(spec.out)}};
   const Val x = before(spec.kind, Val{&copy.expr, copy.expr.outputs()[0]});
   copy.expr.outputs()[0] = after(spec.kind, x, 1, computeType(copy.outputs[0].dtype)).id;
-  return makeElementwise(std::move(copy));
+  return makeElementwise(std::move(copy), backend);
 }
 
 }  // namespace
 
-KernelPtr makeReduce(ReduceSpec spec) {
+KernelPtr makeReduce(ReduceSpec spec, Backend backend) {
   POPXL_ASSERT(spec.out.shape == keptShape(spec), "space {} out {}", toString(spec.space),
                toString(spec.out.shape));
   POPXL_ASSERT(spec.expr.outputs().size() == 1, "{} outputs", spec.expr.outputs().size());
-  if (spec.kind == Reduction::kLogSumExp) return std::make_unique<LogSumExpKernel>(spec);
-  if (reducedElements(spec) == 1) return makeCopy(std::move(spec));
-  return std::make_unique<ReduceKernel>(spec);
+  if (spec.kind == Reduction::kLogSumExp) return std::make_unique<LogSumExpKernel>(spec, backend);
+  if (reducedElements(spec) == 1) return makeCopy(std::move(spec), backend);
+  return std::make_unique<ReduceKernel>(spec, backend);
 }
+
+KernelPtr makeReduce(ReduceSpec spec) { return makeReduce(std::move(spec), Backend::kBest); }
 
 }  // namespace popxl::kernels

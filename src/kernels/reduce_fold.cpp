@@ -1,6 +1,7 @@
 #include "kernels/reduce_fold.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "kernels/parallel.h"
@@ -12,13 +13,74 @@ constexpr int64_t kRowSegment = 8192;    ///< elements of a row that one item fo
 constexpr int64_t kColumnSegment = 256;  ///< rows that one vector of sums takes
 constexpr int64_t kColumnBlock = 4096;   ///< columns that one item takes
 constexpr int64_t kItemElements = kSerialElements / 2;
+constexpr int64_t kCompiledTile = 2048;  ///< positions that machine code computes before they are folded
 
 constexpr int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Whether what is folded lies in memory: tile code reads it there.
+bool isStored(const Expr& expr, const std::vector<Layout>& inputs) {
+  const Node& n = expr.nodes()[static_cast<size_t>(expr.outputs()[0])];
+  return n.prim == Prim::kInput && n.element < 0 &&
+         isComputeStorage(inputs[static_cast<size_t>(n.index)].dtype);
+}
+
 }  // namespace
 
+DType dtypeOf(VType t) {
+  switch (t) {
+    case VType::kF32:
+      return DType::kFloat32;
+    case VType::kF64:
+      return DType::kFloat64;
+    case VType::kI32:
+      return DType::kInt32;
+    case VType::kU32:
+      return DType::kUInt32;
+    case VType::kI64:
+      return DType::kInt64;
+    case VType::kU64:
+      break;
+  }
+  return DType::kUInt64;
+}
+
+/// What one chunk of work folds.
+class FoldKernel::Values {
+ public:
+  /// `invocation` where tile code computes them.
+  Values(const FoldKernel& fold, const TileInvocation* invocation, std::byte* const* inputs)
+      : size_(fold.size_), inputs_(fold.inputs_), compiled_(fold.compiled_ ? &*fold.compiled_ : nullptr) {
+    if (invocation != nullptr) {
+      runner_.emplace(*invocation, buffer_);
+    } else {
+      std::copy_n(inputs, inputs_, operands_.begin());
+    }
+  }
+
+  /// Dense values of positions [start, start + n), n at most the tile; until the next call.
+  const std::byte* at(int64_t start, int64_t n) {
+    if (runner_) {
+      runner_->run(start, n);
+      return runner_->value(0);
+    }
+    // The output that the code writes has all positions; of these there is memory for a tile.
+    operands_[inputs_] = buffer_.bytes - start * size_;
+    compiled_->run(operands_.data(), start, start + n);
+    return buffer_.bytes;
+  }
+
+ private:
+  int64_t size_;
+  size_t inputs_;
+  const jit::Walk* compiled_;
+  std::optional<TileRunner> runner_;
+  std::array<std::byte*, jit::kMaxSlots> operands_;
+  TileBuffer buffer_;
+};
+
 FoldKernel::FoldKernel(const Expr& expr, Fold fold, const Shape& space, const std::vector<Layout>& inputs,
-                       const std::vector<int64_t>& axes) {
+                       const std::vector<int64_t>& axes, Backend backend)
+    : inputs_(inputs.size()) {
   POPXL_ASSERT(expr.outputs().size() == 1, "{} outputs", expr.outputs().size());
   for (const Node& n : expr.nodes()) POPXL_ASSERT(n.prim != Prim::kPhilox, "random bits in a reduction");
   const VType type = expr.nodes()[static_cast<size_t>(expr.outputs()[0])].type;
@@ -36,7 +98,15 @@ FoldKernel::FoldKernel(const Expr& expr, Fold fold, const Shape& space, const st
     TileOperand& operand = operands.emplace_back(TileOperand{inputs[i].dtype, {}});
     for (const int64_t d : order_) operand.strides.push_back(all[static_cast<size_t>(d)]);
   }
-  program_ = compileTiles(expr, walked, operands, {});
+  const auto isa = backend == Backend::kTiles ? std::nullopt : jit::chosenIsa();
+  if (isa && inputs_ < jit::kMaxSlots && !isStored(expr, inputs)) {
+    const TileOperand values{dtypeOf(type), contiguousStrides(walked)};
+    compiled_.emplace(*isa, expr, walked, operands, std::span(&values, 1));
+    tile_ = kCompiledTile;
+  } else {
+    tiles_ = compileTiles(expr, walked, operands, {});
+    tile_ = tiles_->tile;
+  }
 }
 
 /// Puts reduced dimensions last, or before the innermost kept ones where these are long enough for vectors.
@@ -79,83 +149,74 @@ void FoldKernel::run(std::byte* const* inputs, std::byte* partials) const {
   if (outputs() == 0) return;
   if (reduced_ == 0) return ops_->fill(partials, FoldKernel::partials());
   UniformBuffer uniforms;
-  const TileInvocation invocation(program_, inputs, uniforms);
+  std::optional<TileInvocation> invocation;
+  if (tiles_) invocation.emplace(*tiles_, inputs, uniforms);
   // Items are (outer, segment) and, for columns, blocks of them; short ones share a chunk.
   const int64_t items = outer_ * segments_ * columnBlocks_;
   const int64_t perItem = columns_ == 1
                               ? std::min(reduced_, kRowSegment)
                               : std::min(columns_, kColumnBlock) * std::min(reduced_, kColumnSegment);
-  const bool serial = program_.positions <= kSerialElements;
+  const bool serial = outputs() * reduced_ <= kSerialElements;
   const int64_t perChunk = serial ? items : std::max<int64_t>(1, kItemElements / perItem);
   parallelFor(ceilDiv(items, perChunk), [&](int64_t chunk) {
-    TileBuffer buffer;
-    TileRunner runner(invocation, buffer);
+    Values values(*this, invocation ? &*invocation : nullptr, inputs);
     const int64_t begin = chunk * perChunk, end = std::min(items, begin + perChunk);
     if (columns_ > 1) {
-      for (int64_t item = begin; item < end; ++item) foldColumns(runner, partials, item);
+      for (int64_t item = begin; item < end; ++item) foldColumns(values, partials, item);
     } else if (reduced_ <= kShortRow) {
-      foldShortRows(runner, partials, begin, end);
+      foldShortRows(values, partials, begin, end);
     } else {
-      foldRows(runner, partials, begin, end);
+      foldRows(values, partials, begin, end);
     }
   });
   if (segments_ > 1) combine(partials);
 }
 
-void FoldKernel::foldShortRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const {
-  const int64_t tile = std::max(program_.tile, reduced_);
+void FoldKernel::foldShortRows(Values& values, std::byte* partials, int64_t begin, int64_t end) const {
+  const int64_t tile = std::max(tile_, reduced_);
   const int64_t rows = tile / reduced_;
   for (int64_t row = begin; row < end; row += rows) {
     const int64_t count = std::min(rows, end - row);
-    if (count * reduced_ <= program_.tile) {
-      runner.run(row * reduced_, count * reduced_);
-      ops_->shortRows(runner.value(0), count, reduced_, partials + row * size_, 1);
+    if (count * reduced_ <= tile_) {
+      const std::byte* x = values.at(row * reduced_, count * reduced_);
+      ops_->shortRows(x, count, reduced_, partials + row * size_, 1);
       continue;
     }
     // Tiles shorter than a row: gather the row first.
-    alignas(64) std::byte values[kShortRow * 8];
-    for (int64_t i = 0; i < reduced_; i += program_.tile) {
-      const int64_t n = std::min(program_.tile, reduced_ - i);
-      runner.run(row * reduced_ + i, n);
-      std::copy_n(runner.value(0), n * size_, values + i * size_);
+    alignas(64) std::byte whole[kShortRow * 8];
+    for (int64_t i = 0; i < reduced_; i += tile_) {
+      const int64_t n = std::min(tile_, reduced_ - i);
+      std::copy_n(values.at(row * reduced_ + i, n), n * size_, whole + i * size_);
     }
-    ops_->shortRows(values, 1, reduced_, partials + row * size_, 1);
+    ops_->shortRows(whole, 1, reduced_, partials + row * size_, 1);
   }
 }
 
-void FoldKernel::foldRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const {
-  alignas(64) std::byte lanes[kLaneBytes];
-  const int64_t laneCount = kLaneBytes / size_;
-  const auto finish = [&](int64_t item) { ops_->lanes(lanes, partials + item * size_); };
-  // Several rows a tile while they fit; then tiles of one segment after the other.
-  const int64_t rows = segments_ == 1 ? program_.tile / reduced_ : 0;
-  if (rows > 1) {
+void FoldKernel::foldRows(Values& values, std::byte* partials, int64_t begin, int64_t end) const {
+  // As many whole rows a tile as fit; otherwise tiles of one segment after the other.
+  const int64_t rows = segments_ == 1 ? tile_ / reduced_ : 0;
+  if (rows > 0) {
     for (int64_t row = begin; row < end; row += rows) {
       const int64_t count = std::min(rows, end - row);
-      runner.run(row * reduced_, count * reduced_);
-      for (int64_t r = 0; r < count; ++r) {
-        ops_->fill(lanes, laneCount);
-        ops_->row(runner.value(0) + r * reduced_ * size_, reduced_, lanes, 0);
-        finish(row + r);
-      }
+      ops_->rows(values.at(row * reduced_, count * reduced_), count, reduced_, partials + row * size_);
     }
     return;
   }
+  alignas(64) std::byte lanes[kLaneBytes];
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item / segments_;
     const int64_t first = item % segments_ * kRowSegment;
     const int64_t last = std::min(reduced_, first + kRowSegment);
-    ops_->fill(lanes, laneCount);
-    for (int64_t i = first; i < last; i += program_.tile) {
-      const int64_t n = std::min(program_.tile, last - i);
-      runner.run(row * reduced_ + i, n);
-      ops_->row(runner.value(0), n, lanes, i - first);
+    ops_->fill(lanes, kLaneBytes / size_);
+    for (int64_t i = first; i < last; i += tile_) {
+      const int64_t n = std::min(tile_, last - i);
+      ops_->row(values.at(row * reduced_ + i, n), n, lanes, i - first);
     }
-    finish(item);
+    ops_->lanes(lanes, partials + item * size_);
   }
 }
 
-void FoldKernel::foldColumns(TileRunner& runner, std::byte* partials, int64_t item) const {
+void FoldKernel::foldColumns(Values& values, std::byte* partials, int64_t item) const {
   const int64_t block = item % columnBlocks_;
   const int64_t vector = item / columnBlocks_;  // (outer, segment)
   const int64_t outer = vector / segments_;
@@ -165,22 +226,20 @@ void FoldKernel::foldColumns(TileRunner& runner, std::byte* partials, int64_t it
   const int64_t lastColumn = std::min(columns_, firstColumn + kColumnBlock);
   std::byte* sums = partials + vector * columns_ * size_;
   ops_->fill(sums + firstColumn * size_, lastColumn - firstColumn);
-  const int64_t rows = program_.tile / columns_;
+  const int64_t rows = tile_ / columns_;
   if (rows > 1) {
     for (int64_t row = firstRow; row < lastRow; row += rows) {
       const int64_t count = std::min(rows, lastRow - row);
-      runner.run((outer * reduced_ + row) * columns_, count * columns_);
-      for (int64_t r = 0; r < count; ++r) {
-        ops_->column(runner.value(0) + r * columns_ * size_, columns_, sums);
-      }
+      const std::byte* x = values.at((outer * reduced_ + row) * columns_, count * columns_);
+      for (int64_t r = 0; r < count; ++r) ops_->column(x + r * columns_ * size_, columns_, sums);
     }
     return;
   }
   for (int64_t row = firstRow; row < lastRow; ++row) {
-    for (int64_t column = firstColumn; column < lastColumn; column += program_.tile) {
-      const int64_t n = std::min(program_.tile, lastColumn - column);
-      runner.run((outer * reduced_ + row) * columns_ + column, n);
-      ops_->column(runner.value(0), n, sums + column * size_);
+    for (int64_t column = firstColumn; column < lastColumn; column += tile_) {
+      const int64_t n = std::min(tile_, lastColumn - column);
+      const std::byte* x = values.at((outer * reduced_ + row) * columns_ + column, n);
+      ops_->column(x, n, sums + column * size_);
     }
   }
 }

@@ -2,13 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/elementwise.h"
+#include "kernels/jit_walk.h"
 #include "kernels/reduce_ops.h"
 #include "kernels/tile_program.h"
 
 namespace popxl::kernels {
+
+/// The dtype whose memory is a compute type.
+DType dtypeOf(VType t);
 
 /// The part of a reduction that folds: expr over [outer, reduced, columns] to partial results, and those to
 /// one for every output. Which elements meet in which order depends on the space and the axes alone.
@@ -20,7 +25,7 @@ class FoldKernel {
  public:
   /// Axes of size one in `space` count as kept. `expr` has one output, of the type that is accumulated.
   FoldKernel(const Expr& expr, Fold fold, const Shape& space, const std::vector<Layout>& inputs,
-             const std::vector<int64_t>& axes);
+             const std::vector<int64_t>& axes, Backend backend);
 
   int64_t outputs() const { return outer_ * columns_; }
   int64_t reduced() const { return reduced_; }
@@ -33,10 +38,12 @@ class FoldKernel {
   void run(std::byte* const* inputs, std::byte* partials) const;
 
  private:
+  class Values;
+
   void plan(const Shape& space, const std::vector<bool>& isReduced);
-  void foldRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const;
-  void foldShortRows(TileRunner& runner, std::byte* partials, int64_t begin, int64_t end) const;
-  void foldColumns(TileRunner& runner, std::byte* partials, int64_t item) const;
+  void foldRows(Values& values, std::byte* partials, int64_t begin, int64_t end) const;
+  void foldShortRows(Values& values, std::byte* partials, int64_t begin, int64_t end) const;
+  void foldColumns(Values& values, std::byte* partials, int64_t item) const;
   void combine(std::byte* partials) const;
 
   const FoldOps* ops_;
@@ -45,7 +52,14 @@ class FoldKernel {
   int64_t segments_ = 1, columnBlocks_ = 1;
   Shape order_;  ///< dimensions of the space, as the program walks them
   Strides resultStrides_;
-  TileProgram program_;
+  // One of these computes what is folded, up to tile_ positions at a time.
+  std::optional<TileProgram> tiles_;
+  std::optional<jit::Walk> compiled_;
+  size_t inputs_;
+  int64_t tile_ = 0;
 };
+
+/// makeReduce, with what computes what is folded.
+KernelPtr makeReduce(ReduceSpec spec, Backend backend);
 
 }  // namespace popxl::kernels

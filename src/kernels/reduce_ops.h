@@ -22,8 +22,10 @@ struct FoldOps {
   void (*fill)(std::byte* out, int64_t n);
   /// lanes[(first + i) mod lanes] op= values[i].
   void (*row)(const std::byte* values, int64_t n, std::byte* lanes, int64_t first);
-  /// All lanes to one element, halving; `lanes` is overwritten.
-  void (*lanes)(std::byte* lanes, std::byte* out);
+  /// All lanes to one element: the upper half onto the lower, until one is left.
+  void (*lanes)(const std::byte* lanes, std::byte* out);
+  /// out[r] = what fill, row and lanes make of values[r * length ... (r + 1) * length).
+  void (*rows)(const std::byte* values, int64_t rows, int64_t length, std::byte* out);
   /// out[r] = values[r * length] op values[r * length + 1] op ..., length >= 1.
   void (*shortRows)(const std::byte* values, int64_t rows, int64_t length, std::byte* out, int64_t outStride);
   /// sums[i] op= values[i].

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernel_testing.h"
+#include "kernels/reduce_fold.h"
 
 namespace popxl::kernels {
 namespace {
@@ -200,6 +201,31 @@ TEST(Reduce, AllKindsAgainstFloat64) {
         if (kind == Reduction::kProd) moveNearOne(in);
         expectNear(kind, c.space, c.axes, in, t);
         if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Reduce, MachineCodeGivesTheBitsOfTiles) {
+  for (const Case& c : cases()) {
+    for (const Reduction kind : {Reduction::kL1, Reduction::kLogSumExp}) {
+      for (const DType t : {DType::kFloat32, DType::kFloat16}) {
+        const Layout kept(t, keptShape(c.space, c.axes));
+        Buffer in(Layout(t, c.space)), best(kept), tiles(kept);
+        std::mt19937_64 rng(5);
+        fillRandom(in, rng);
+        for (const Backend backend : {Backend::kBest, Backend::kTiles}) {
+          ReduceSpec spec{.kind = kind,
+                          .expr = {},
+                          .space = c.space,
+                          .inputs = {in.layout()},
+                          .axes = c.axes,
+                          .out = kept};
+          spec.expr.outputs() = {input(spec.expr, 0, computeType(t)).id};
+          Buffer& out = backend == Backend::kBest ? best : tiles;
+          runKernel(*makeReduce(std::move(spec), backend), {in.data(), out.data()});
+        }
+        ASSERT_TRUE(best == tiles) << toString(c.space) << " over " << toString(c.axes);
       }
     }
   }
