@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/half.h"
+#include "kernels/argreduce_simd.h"
 #include "kernels/rows.h"
 
 namespace popxl::kernels {
@@ -47,15 +48,19 @@ class ArgReduce : public Kernel {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
         const T* const x = reinterpret_cast<const T*>(operands[0]) + row * n_;
-        const int64_t at = largest_ ? best(x, [](auto a, auto b) { return a > b; })
-                                    : best(x, [](auto a, auto b) { return a < b; });
-        writeNumber(outType_, operands[1], row, static_cast<double>(at));
+        writeNumber(outType_, operands[1], row, static_cast<double>(best(x)));
       }
     });
   }
   std::string describe() const override { return name_; }
 
  private:
+  int64_t best(const T* x) const {
+    if constexpr (std::is_floating_point_v<T>) return simd::firstExtreme(x, n_, largest_);
+    return largest_ ? best(x, [](auto a, auto b) { return a > b; })
+                    : best(x, [](auto a, auto b) { return a < b; });
+  }
+
   template <typename Better>
   int64_t best(const T* x, const Better& better) const {
     int64_t at = 0;

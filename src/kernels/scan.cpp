@@ -6,6 +6,7 @@
 
 #include "base/half.h"
 #include "kernels/rows.h"
+#include "kernels/scalar_ops.h"
 
 namespace popxl::kernels {
 namespace {
@@ -21,38 +22,53 @@ class CumSum : public Kernel {
         name_(fmt::format("cumsum {} {}", nameOf(x.dtype), toString(x.shape))) {}
   void run(std::span<std::byte* const> operands) const override {
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
-      for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
-        scan(reinterpret_cast<const T*>(operands[0]) + row * n_,
-             reinterpret_cast<T*>(operands[1]) + row * n_);
-      }
+      const T* const x = reinterpret_cast<const T*>(operands[0]);
+      T* const y = reinterpret_cast<T*>(operands[1]);
+      int64_t row = chunks_.begin(chunk);
+      const int64_t end = chunks_.end(chunk);
+      for (; row + kTogether <= end; row += kTogether) scan<kTogether>(x + row * n_, y + row * n_);
+      for (; row < end; ++row) scan<1>(x + row * n_, y + row * n_);
     });
   }
   std::string describe() const override { return name_; }
 
  private:
+  /// Rows that are summed side by side: a sum waits for the one before it, but not for those of other rows.
+  static constexpr int64_t kTogether = 4;
+
+  using Sum = decltype(widen(T{}));
+
+  static Sum plus(Sum sum, Sum x) {
+    if constexpr (std::is_integral_v<T>) {
+      return scalar::wrapAdd(sum, x);
+    } else {
+      return sum + x;
+    }
+  }
+
+  static T narrow(Sum sum) {
+    if constexpr (std::is_same_v<T, Half>) {
+      return {floatToHalf(sum)};
+    } else {
+      return sum;
+    }
+  }
+
+  template <int64_t kRows>
+  void scan(const T* x, T* y) const {
+    exclusive_ ? scan<kRows, true>(x, y) : scan<kRows, false>(x, y);
+  }
+
+  template <int64_t kRows, bool kExclusive>
   void scan(const T* x, T* y) const {
     const int64_t step = reverse_ ? -1 : 1;
     int64_t at = reverse_ ? n_ - 1 : 0;
-    if constexpr (std::is_integral_v<T>) {
-      std::make_unsigned_t<T> sum = 0;  // wraps
-      for (int64_t i = 0; i < n_; ++i, at += step) {
-        const auto next =
-            static_cast<std::make_unsigned_t<T>>(sum + static_cast<std::make_unsigned_t<T>>(x[at]));
-        y[at] = static_cast<T>(exclusive_ ? sum : next);
-        sum = next;
-      }
-    } else {
-      ComputeOf<T> sum = 0;
-      for (int64_t i = 0; i < n_; ++i, at += step) {
-        ComputeOf<T> next = sum;
-        if constexpr (std::is_same_v<T, Half>) {
-          next += halfToFloat(x[at].bits);
-          y[at].bits = floatToHalf(exclusive_ ? sum : next);
-        } else {
-          next += x[at];
-          y[at] = exclusive_ ? sum : next;
-        }
-        sum = next;
+    Sum sums[kRows] = {};
+    for (int64_t i = 0; i < n_; ++i, at += step) {
+      for (int64_t r = 0; r < kRows; ++r) {
+        const Sum before = sums[r];
+        sums[r] = plus(before, widen(x[r * n_ + at]));
+        y[r * n_ + at] = narrow(kExclusive ? before : sums[r]);
       }
     }
   }

@@ -72,6 +72,33 @@ TEST(ArgReduce, KnownCases) {
   expectNear(out, {0, 1}, 0, "argmin");
 }
 
+TEST(ArgReduce, LongRows) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+    for (const int64_t n : {1, 15, 16, 33, 1023, 1024, 1025, 3000}) {
+      TestTensor x(Layout(dtype, {1, n})), out(Layout(DType::kInt64, {1, 1}));
+      const auto expectAt = [&](int64_t at, bool largest) {
+        run(largest ? makeArgMax(x.layout(), out.layout(), 1) : makeArgMin(x.layout(), out.layout(), 1),
+            {&x, &out});
+        expectNear(out, {static_cast<double>(at)}, 0, largest ? "argmax" : "argmin");
+      };
+      for (const int64_t at : {int64_t{0}, n / 2, n - 1}) {
+        x.fill(std::vector<double>(static_cast<size_t>(n), isFloat(dtype) ? -infinity : -7));
+        expectAt(0, true);
+        expectAt(0, false);
+        x.set(at, 3);
+        x.set(n - 1, 3);
+        expectAt(at, true);
+        if (!isFloat(dtype)) continue;
+        x.set(n - 1, kNan);
+        x.set(at, kNan);
+        expectAt(at, true);
+        expectAt(at, false);
+      }
+    }
+  }
+}
+
 TEST(TopK, MatchesStableSort) {
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     Random random(seed);
