@@ -1,9 +1,11 @@
 #include "kernels/elementwise.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/boolean_words.h"
 #include "kernels/jit_walk.h"
 #include "kernels/parallel.h"
 #include "kernels/tile_program.h"
@@ -30,19 +32,43 @@ int64_t countSteps(const Expr& expr) {
   return steps;
 }
 
-/// Machine code of the group, over chunks.
+/// The same logic on words of four booleans; nothing unless all operands are booleans side by side and every
+/// primitive is one on truth values.
+std::optional<jit::Walk> wordsOf(jit::Isa isa, const ElementwiseSpec& spec) {
+  const auto isDense = [&](const Layout& l) {
+    return l.dtype == DType::kBool && l.shape == spec.space && l.isContiguous();
+  };
+  const int64_t words = numElements(spec.space) / kBooleansPerWord;
+  if (words == 0 || !std::all_of(spec.inputs.begin(), spec.inputs.end(), isDense) ||
+      !std::all_of(spec.outputs.begin(), spec.outputs.end(), isDense))
+    return std::nullopt;
+  const std::optional<Expr> expr = onBooleanWords(spec.expr);
+  if (!expr) return std::nullopt;
+  const TileOperand operand{DType::kUInt32, {1}};
+  const std::vector<TileOperand> inputs(spec.inputs.size(), operand), outputs(spec.outputs.size(), operand);
+  return jit::Walk(isa, *expr, {words}, inputs, outputs);
+}
+
+/// Machine code of the group, over chunks; of logic on side by side booleans, code for whole words of them
+/// and code for what is left.
 class CompiledKernel final : public Kernel {
  public:
-  CompiledKernel(jit::Walk walk, std::string description)
+  CompiledKernel(jit::Walk walk, std::optional<jit::Walk> words, std::string description)
       : walk_(std::move(walk)),
+        words_(std::move(words)),
         chunk_(chunkPositions(walk_.positions(), kBlock)),
         description_(std::move(description)) {}
 
   void run(std::span<std::byte* const> operands) const override {
     const int64_t positions = walk_.positions();
     parallelFor((positions + chunk_ - 1) / std::max<int64_t>(chunk_, 1), [&](int64_t chunk) {
-      const int64_t begin = chunk * chunk_;
-      walk_.run(operands.data(), begin, std::min(begin + chunk_, positions));
+      int64_t begin = chunk * chunk_;
+      const int64_t end = std::min(begin + chunk_, positions);
+      if (words_) {
+        words_->run(operands.data(), begin / kBooleansPerWord, end / kBooleansPerWord);
+        begin = end / kBooleansPerWord * kBooleansPerWord;
+      }
+      if (begin < end) walk_.run(operands.data(), begin, end);
     });
   }
 
@@ -50,6 +76,7 @@ class CompiledKernel final : public Kernel {
 
  private:
   jit::Walk walk_;
+  std::optional<jit::Walk> words_;
   int64_t chunk_;
   std::string description_;
 };
@@ -104,13 +131,17 @@ KernelPtr makeElementwise(ElementwiseSpec spec, Backend backend) {
                  toString(spec.space));
     outputs.push_back({l.dtype, l.strides});
   }
-  std::string description =
-      fmt::format("elementwise {} steps {}", countSteps(spec.expr), toString(spec.space));
+  const int64_t steps = countSteps(spec.expr);
+  std::string description = fmt::format("elementwise {} steps {}", steps, toString(spec.space));
   const auto isa = backend == Backend::kTiles ? std::nullopt : jit::chosenIsa();
   POPXL_ASSERT(isa || backend != Backend::kCompiled, "no machine code for this machine");
   if (isa) {
-    return std::make_unique<CompiledKernel>(jit::Walk(*isa, spec.expr, spec.space, inputs, outputs),
-                                            std::move(description));
+    jit::Walk walk(*isa, spec.expr, spec.space, inputs, outputs);
+    // Code that only calls tile code, for one block at a time, is slower than tile code itself.
+    const bool onlyCalls = steps > 0 && static_cast<int64_t>(walk.calls()) >= steps;
+    if (backend == Backend::kCompiled || !onlyCalls) {
+      return std::make_unique<CompiledKernel>(std::move(walk), wordsOf(*isa, spec), std::move(description));
+    }
   }
   return std::make_unique<TileKernel>(compileTiles(spec.expr, spec.space, inputs, outputs),
                                       std::move(description));

@@ -1,5 +1,5 @@
-// Transcendental primitives. float32: vector code of our own (sin, cos, pow and mod through float64: 1 ulp);
-// float64: libm.
+// Transcendental primitives. float32: vector code of our own (sin and cos 1 ulp; pow and mod through float64:
+// 1 ulp); float64: libm.
 #include "kernels/tile_ops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -52,52 +52,60 @@ HWY_INLINE V64 polynomial64(V64 x, const double (&c)[kCount]) {
   return sum;
 }
 
-/// Arguments up to this go through our reduction; larger ones, infinities and NaN through libm.
-constexpr float kTrigonometricLimit = 0x1p20f;
-
-/// sin(x) for quadrantOffset 0, cos(x) for 1. The polynomials are Taylor's, enough for 2^-33 on [-pi/4,
-/// pi/4].
+/// sin(x) for quadrantOffset 0, cos(x) for 1, |x| <= kSineLimit: below 1 ulp of error, with or without FMA.
 template <int kQuadrantOffset>
-HWY_INLINE V64 sine64(V64 x) {
-  static constexpr double kSin[] = {1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800};
-  static constexpr double kCos[] = {1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800};
-  const D64 d;
-  const V64 turns = hn::Round(hn::Mul(x, hn::Set(d, 0x1.45f306dc9c883p-1)));
-  // pi / 2 in two parts; the product of the first with any such `turns` is exact.
-  const V64 high = hn::NegMulAdd(turns, hn::Set(d, 0x1.921fb544p+0), x);
-  const V64 r = hn::NegMulAdd(turns, hn::Set(d, 0x1.0b4611a626331p-34), high);
-  const V64 square = hn::Mul(r, r);
-  const V64 sine = hn::Mul(r, polynomial64(square, kSin));
-  const V64 cosine = polynomial64(square, kCos);
-  // Quadrant modulo 4 without integers: 0, 1, 2 or 3 exactly.
-  const V64 quadrant = hn::Add(turns, hn::Set(d, kQuadrantOffset));
-  const V64 mod4 = hn::NegMulAdd(hn::Set(d, 4.0), hn::Floor(hn::Mul(quadrant, hn::Set(d, 0.25))), quadrant);
-  const auto odd = hn::Or(hn::Eq(mod4, hn::Set(d, 1.0)), hn::Eq(mod4, hn::Set(d, 3.0)));
-  const V64 value = hn::IfThenElse(odd, cosine, sine);
-  return hn::IfThenElse(hn::Lt(mod4, hn::Set(d, 2.0)), value, hn::Neg(value));
+HWY_INLINE hn::Vec<hn::CappedTag<float, kBlock>> sineF32(hn::Vec<hn::CappedTag<float, kBlock>> x) {
+  static constexpr float kSin[] = {-0.16666655f, 0.0083321566f, -0.00019514767f};
+  static constexpr float kCos[] = {0.041666646f, -0.0013887312f, 2.4432570e-05f};
+  const hn::CappedTag<float, kBlock> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto size = hn::Abs(x);
+  const auto turns = hn::Round(hn::Mul(size, hn::Set(d, 0x1.45f306p-1f)));
+  // pi / 2 in four parts. The products of the first three with any such `turns` are exact, and so are the
+  // first two differences; the last two go to r and what is left beyond its precision.
+  const auto high =
+      hn::NegMulAdd(turns, hn::Set(d, 0x1.fb4p-12f), hn::NegMulAdd(turns, hn::Set(d, 0x1.92p+0f), size));
+  const auto middle = hn::NegMulAdd(turns, hn::Set(d, 0x1.444p-24f), high);
+  const auto low = hn::NegMulAdd(turns, hn::Set(d, 0x1.68c234p-39f),
+                                 hn::NegMulAdd(turns, hn::Set(d, 0x1.444p-24f), hn::Sub(high, middle)));
+  const auto r = hn::Add(middle, low);
+  const auto rest = hn::Add(hn::Sub(middle, r), low);
+  const auto square = hn::Mul(r, r);
+  const auto sine = hn::Add(r, hn::MulAdd(hn::Mul(r, square), polynomial(d, square, kSin), rest));
+  const auto half = hn::Mul(square, hn::Set(d, 0.5f));
+  const auto first = hn::Sub(hn::Set(d, 1.0f), half);
+  const auto lost = hn::NegMulAdd(r, rest, hn::Sub(hn::Sub(hn::Set(d, 1.0f), first), half));
+  const auto cosine = hn::Add(first, hn::MulAdd(hn::Mul(square, square), polynomial(d, square, kCos), lost));
+  const auto quadrant = hn::Add(hn::ConvertTo(di, turns), hn::Set(di, kQuadrantOffset));
+  const auto odd = hn::TestBit(quadrant, hn::Set(di, 1));
+  auto sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
+  if (kQuadrantOffset == 0) sign = hn::Xor(sign, hn::And(x, hn::SignBit(d)));
+  return hn::Xor(hn::IfThenElse(hn::RebindMask(d, odd), cosine, sine), sign);
 }
+
+/// Arguments up to this go through vector code; larger ones, infinities and NaN through libm, which reduces
+/// them exactly.
+constexpr float kSineLimit = 6400;
 
 template <int kQuadrantOffset>
 void sineTile(const TileStep& s, const TileContext& tile) {
-  const D64 d;
-  const D32 d32;
+  const hn::CappedTag<float, kBlock> d;
   const float* a = slot<float>(tile, s.a);
   float* out = slot<float>(tile, s.dst);
   const int64_t n = tile.n, stepA = s.stepA;
   for (int64_t i = 0; i < n; i += kBlock, a += stepA) {
-    float values[kBlock];
     bool all = true;
     for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
-      const V64 x = hn::PromoteTo(d, hn::LoadU(d32, a + j));
-      const auto fits = hn::Le(hn::Abs(x), hn::Set(d, kTrigonometricLimit));
-      const V64 value = sine64<kQuadrantOffset>(hn::IfThenElseZero(fits, x));
-      // sin(-0) is -0, which the reduction loses.
-      const V64 result = kQuadrantOffset == 0 ? hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, value) : value;
-      hn::StoreU(hn::DemoteTo(d32, result), d32, values + j);
-      all = all && hn::AllTrue(d, fits);
+      all = all && hn::AllTrue(d, hn::Le(hn::Abs(hn::LoadU(d, a + j)), hn::Set(d, kSineLimit)));
     }
-    for (size_t j = 0; j < kBlock && !all; ++j) {
-      if (std::fabs(a[j]) <= kTrigonometricLimit) continue;
+    float values[kBlock];
+    float* const to = all ? out + i : values;
+    for (size_t j = 0; j < kBlock; j += hn::Lanes(d)) {
+      hn::StoreU(sineF32<kQuadrantOffset>(hn::LoadU(d, a + j)), d, to + j);
+    }
+    if (all) continue;
+    for (size_t j = 0; j < kBlock; ++j) {
+      if (std::fabs(a[j]) <= kSineLimit) continue;
       values[j] = kQuadrantOffset == 0 ? std::sin(a[j]) : std::cos(a[j]);
     }
     std::copy(values, values + kBlock, out + i);

@@ -32,6 +32,8 @@ class Function {
   Function& operator=(const Function&) = delete;
 
   std::span<const Slot> slots() const { return image_.slots; }
+  /// Primitives for which it calls tile code.
+  size_t calls() const { return image_.calls.size(); }
   void run(const Block& block) const;
 
  private:

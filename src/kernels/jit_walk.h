@@ -19,6 +19,7 @@ class Walk {
        std::span<const TileOperand> outputs);
 
   int64_t positions() const { return positions_; }
+  size_t calls() const { return function_->calls(); }
   /// Positions [begin, end), row-major. Operands: inputs, then outputs.
   void run(std::byte* const* operands, int64_t begin, int64_t end) const;
 

@@ -450,5 +450,27 @@ TEST(ElementwiseLayout, ThreadCountIsChecked) {
   setThreadCount(1);
 }
 
+TEST(Elementwise, LogicOfBooleansThatAreAnyByte) {
+  for (const int64_t n : {1, 3, 4, 7, 63, 64, 65, 1000, 70001}) {
+    ElementwiseSpec spec;
+    spec.space = {n};
+    const Layout layout(DType::kBool, {n});
+    spec.inputs = {layout, layout};
+    spec.outputs = {layout, layout, layout};
+    const Val a = input(spec.expr, 0, VType::kU32), b = input(spec.expr, 1, VType::kU32);
+    const Val isNot = eq(a, a.constant(0));
+    spec.expr.outputs() = {binary(Prim::kAnd, isNot, b).id,
+                           binary(Prim::kNe, binary(Prim::kOr, a, b), isNot).id, b.id};
+    std::vector<Buffer> buffers = buffersOf(spec);
+    std::mt19937_64 rng(11);
+    for (Buffer& buffer : buffers) {
+      for (int64_t i = 0; i < n; ++i)
+        buffer.as<uint8_t>()[i] = static_cast<uint8_t>(rng() % 2 * (rng() % 256));
+    }
+    expectEqualBits(spec, buffers);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace popxl::kernels
