@@ -6,7 +6,9 @@
 #include "base/half.h"
 #include "kernels/copy.h"
 #include "kernels/gather.h"
+#include "kernels/reduce_ops.h"
 #include "kernels/rows.h"
+#include "kernels/tile_ops.h"
 
 namespace popxl::kernels {
 namespace {
@@ -118,7 +120,7 @@ class ScatterWalk {
     }
   }
 
-  static constexpr int64_t kBlock = 256, kNarrow = 16;
+  static constexpr int64_t kBlock = 256, kNarrow = 32;
   Shape shape_;
   Strides strides_;
   size_t axis_;
@@ -214,6 +216,28 @@ void combineRun(ScatterReduction reduction, const T* from, Sum* to, int64_t coun
   }
 }
 
+using ColumnFn = decltype(FoldOps::column);
+
+/// Vector code that combines whole runs; none for types that are computed in another, and without a
+/// reduction.
+ColumnFn columnOf(ScatterReduction reduction, DType dtype) {
+  if (!isComputeStorage(dtype)) return nullptr;
+  const auto of = [&](Fold fold) { return foldOps(fold, computeType(dtype)).column; };
+  switch (reduction) {
+    case ScatterReduction::kSum:
+      return of(Fold::kSum);
+    case ScatterReduction::kMul:
+      return of(Fold::kProd);
+    case ScatterReduction::kMax:
+      return of(Fold::kMax);
+    case ScatterReduction::kMin:
+      return of(Fold::kMin);
+    case ScatterReduction::kNone:
+      break;
+  }
+  return nullptr;
+}
+
 /// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where
 /// the first arrival replaces what is there.
 template <typename T>
@@ -228,6 +252,7 @@ class ScatterReduce : public Kernel {
         reduction_(reduction),
         elements_(out.numElements()),
         flags_(!hasInitial && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin)),
+        column_(columnOf(reduction, out.dtype)),
         name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape),
                           nameOf(out.dtype), toString(out.shape), axis)) {}
 
@@ -249,7 +274,12 @@ class ScatterReduce : public Kernel {
     const T* const data = reinterpret_cast<const T*>(operands[0]);
     walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t count) {
       const bool first = flags_ && seen[element] == 0;  // the same for the whole run
-      combineRun(first ? ScatterReduction::kNone : reduction_, data + position, sums + element, count);
+      if (column_ != nullptr && !first && count > 1) {
+        column_(reinterpret_cast<const std::byte*>(data + position), count,
+                reinterpret_cast<std::byte*>(sums + element));
+      } else {
+        combineRun(first ? ScatterReduction::kNone : reduction_, data + position, sums + element, count);
+      }
       if (flags_) std::memset(seen + element, 1, static_cast<size_t>(count));
     });
     if constexpr (kConverts) storeRow(sums, reinterpret_cast<T*>(operands[outAt]), elements_);
@@ -278,6 +308,7 @@ class ScatterReduce : public Kernel {
   ScatterReduction reduction_;
   int64_t elements_;
   bool flags_;
+  ColumnFn column_;  // vector code for long runs, where there is some
   std::string name_;
 };
 
