@@ -27,14 +27,17 @@ _TRAFFIC = {"host_store", "host_load", "init"}
 
 
 def rows() -> list[Any]:
-    """Rows of the test table with a peer; of ops that have none, the first with inputs of the table's size."""
+    """Rows of the test table with a peer; of ops that have none, the first with inputs of the table's size.
+
+    Not those of collectives, which have a table of their own.
+    """
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
     from ops.cases import CASES
 
     compared = {case.op for case in CASES if case.peer}
     alone = {}
     for case in CASES:
-        if case.op not in compared and (case.big or case.size or case.elementwise):
+        if case.replicas == 1 and case.op not in compared and (case.big or case.size or case.elementwise):
             alone.setdefault(case.op, case)
     return [case for case in CASES if case.peer or case is alone.get(case.op)]
 
