@@ -11,6 +11,7 @@
 #include "exec/executor.h"
 #include "exec/interpreter.h"
 #include "exec/user_code.h"
+#include "kernels/copy.h"
 
 namespace popxl::exec {
 
@@ -162,8 +163,8 @@ void Session::weightsFromHost() {
     const ir::Tensor* own = ir_->mainGraph().find(t->name());
     for (int64_t r = 0; r < (place.shared ? 1 : replicas_); ++r) {
       std::byte* to = place.shared ? shared() : lanes_[static_cast<size_t>(r)].variables;
-      std::memcpy(to + place.offset, hostValue(*own, exchange_.first() + r),
-                  static_cast<size_t>(t->type().bytes()));
+      kernels::copyBytes(hostValue(*own, exchange_.first() + r), to + place.offset, t->type().bytes(),
+                         kernels::After::kLeft);
     }
   }
   committed([&] {
@@ -197,7 +198,7 @@ void Session::weightsToHost() {
         *ir_->mainGraph().find(t->name()), bytes,
         [&](int64_t lane) { return lanes_[static_cast<size_t>(lane)].variables + offset; },
         [&](int64_t, const std::byte* from, std::byte* to) {
-          std::memcpy(to, from, static_cast<size_t>(bytes));
+          kernels::copyBytes(from, to, bytes, kernels::After::kLeft);
         });
   }
   for (const compile::RemoteVariable& v : program_->remoteVariables) remoteToHost(v);

@@ -123,7 +123,7 @@ void placeIteration(const compile::RunRepeat& repeat, int64_t k, int64_t slice, 
   }
   for (const auto& fresh : repeat.fresh) {
     std::byte* to = frame.at(fresh.to);
-    std::memcpy(to, table[fresh.input], static_cast<size_t>(fresh.bytes));
+    kernels::copyBytes(table[fresh.input], to, fresh.bytes, kernels::After::kRead);
     table[fresh.input] = to;
   }
 }
@@ -132,7 +132,7 @@ void settleRepeat(const compile::RunRepeat& repeat, int64_t done, const Frame& f
   for (size_t i = 0; i < repeat.carried.size() && done % 2 == 0; ++i) {
     const auto& [final, other, bytes] = repeat.carried[i];
     const compile::Address& last = done == 0 ? repeat.inputs[i] : other;
-    std::memcpy(frame.at(final), frame.at(last), static_cast<size_t>(bytes));
+    kernels::copyBytes(frame.at(last), frame.at(final), bytes, kernels::After::kRead);
   }
   for (const auto& [first, bytes, needed] : repeat.stacks) {
     std::byte* memory = frame.at(first);
