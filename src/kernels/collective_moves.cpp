@@ -153,7 +153,8 @@ CollectivePtr makePermute(DType dtype, int64_t elements, std::vector<int32_t> so
       copyPart(to, from[static_cast<size_t>(sources[k])], bytes);
     }
   };
-  const auto reads = [bytes, sources](const Members&, size_t k) -> std::vector<OperandPart> {
+  const auto reads = [bytes, sources = std::move(sources)](const Members&,
+                                                           size_t k) -> std::vector<OperandPart> {
     if (sources[k] < 0) return {};
     return {{sources[k], 0, bytes}};
   };

@@ -89,11 +89,12 @@ namespace {
 /// Bytes that the pieces of a cut move together.
 double movedBytes(const ConvSizes& s, ConvDirection direction, const ConvCut& cut, double pieces,
                   int64_t channels) {
-  const double images = static_cast<double>(s.batch / cut.images);
+  const int64_t imageCuts = s.batch / cut.images, cutsOfChannels = channels / cut.channels;
+  const auto images = static_cast<double>(imageCuts);
   const double in = static_cast<double>(s.batch * s.inChannels * s.inVolume());
   const double out = static_cast<double>(s.batch * s.outChannels * s.outVolume());
   const double weights = static_cast<double>(s.outChannels * s.depth());
-  const double channelCuts = static_cast<double>(channels / cut.channels);
+  const auto channelCuts = static_cast<double>(cutsOfChannels);
   const double copies = channelCuts > 1 ? 1 + kStridedCopy : 1;
   if (direction == ConvDirection::kGradWeight) {
     return in * channelCuts + out * copies + weights * (images > 1 ? 2 * images : 1);
@@ -127,7 +128,8 @@ ConvCut chooseCut(const ConvSpec& spec, ConvDirection direction) {
   double bestBytes = 0, bestPieces = 0;
   const auto offer = [&](const ConvCut& cut) {
     const int64_t rowCuts = (allRows + cut.rows - 1) / cut.rows;
-    const double pieces = static_cast<double>(s.batch / cut.images * rowCuts * (channels / cut.channels));
+    const int64_t cuts = s.batch / cut.images * rowCuts * (channels / cut.channels);
+    const auto pieces = static_cast<double>(cuts);
     const double bytes = movedBytes(s, direction, cut, pieces, channels);
     const bool enough = pieces >= wanted, hadEnough = bestPieces >= wanted;
     const bool better =

@@ -1,6 +1,7 @@
 // Instructions between registers.
 #include "kernels/jit_x86.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -361,13 +362,34 @@ void X86Emitter::emitNarrow(int32_t at) {
   a_.emit(I::kIdVinserti32x8, vec(define(at)), vec(lower), half(upper), Imm(1));
 }
 
+/// The wider values of the lower half.
+bool X86Emitter::emitWidening(int32_t at) {
+  const Inst& i = inst(at);
+  const auto id = [&]() -> std::optional<X86Emitter::InstId> {
+    switch (i.op) {
+      case Op::kF32ToF64:
+        return I::kIdVcvtps2pd;
+      case Op::kI32ToF64:
+        return I::kIdVcvtdq2pd;
+      case Op::kI32ToI64:
+        return I::kIdVpmovsxdq;
+      case Op::kU32ToU64:
+        return I::kIdVpmovzxdq;
+      case Op::kHalfToF32:
+        return I::kIdVcvtph2ps;
+      default:
+        return std::nullopt;
+    }
+  }();
+  if (!id) return false;
+  const Vec from = half(reg(i.a));
+  retire(at);
+  a_.emit(*id, vec(define(at)), from);
+  return true;
+}
+
 bool X86Emitter::emitConversion(int32_t at) {
   const Inst& i = inst(at);
-  const auto widen = [&](InstId id) {  // of the lower half
-    const Vec from = half(reg(i.a));
-    retire(at);
-    a_.emit(id, vec(define(at)), from);
-  };
   switch (i.op) {
     case Op::kHigh: {
       const Vec from = vec(reg(i.a));
@@ -396,21 +418,6 @@ bool X86Emitter::emitConversion(int32_t at) {
       a_.emit(I::kIdVcvtps2ph, half(define(at)), from, Imm(0));
       return true;
     }
-    case Op::kF32ToF64:
-      widen(I::kIdVcvtps2pd);
-      return true;
-    case Op::kI32ToF64:
-      widen(I::kIdVcvtdq2pd);
-      return true;
-    case Op::kI32ToI64:
-      widen(I::kIdVpmovsxdq);
-      return true;
-    case Op::kU32ToU64:
-      widen(I::kIdVpmovzxdq);
-      return true;
-    case Op::kHalfToF32:
-      widen(I::kIdVcvtph2ps);
-      return true;
     case Op::kI32ToF32:
       emitUnary(at, I::kIdVcvtdq2ps);
       return true;
@@ -424,7 +431,7 @@ bool X86Emitter::emitConversion(int32_t at) {
       emitUnary(at, I::kIdVcvttps2udq);
       return true;
     default:
-      return false;
+      return emitWidening(at);
   }
 }
 

@@ -76,6 +76,7 @@ class X86Emitter {
   bool emitMask(int32_t at);
   void emitMaskUnary(int32_t at);
   bool emitConversion(int32_t at);
+  bool emitWidening(int32_t at);
   void emitBinary(int32_t at, InstId id, bool commutes);
   void emitUnary(int32_t at, InstId id, int imm = -1);
   void emitFma(int32_t at);

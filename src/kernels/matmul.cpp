@@ -197,7 +197,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   Carver carver(scratch), one;
   T* const partials = takePartials(carver);
   takeLane(one);
-  std::byte* const lanes = scratch + carver.used();
+  std::byte* const lanes = scratch == nullptr ? nullptr : scratch + carver.used();
   const auto chunk = [&](int64_t index, int64_t lane) {
     Carver own(lanes + lane * one.used());
     const Lane memory = takeLane(own);
@@ -246,14 +246,14 @@ KernelPtr makeKernel(const MatmulSpec& spec, MatmulPlan plan, std::string text,
 
 }  // namespace
 
-KernelPtr makeMatmul(MatmulSpec spec, std::optional<MatmulPath> path) {
+KernelPtr makeMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path) {
   checkTypes(spec);
   MatmulPlan plan = planMatmul(spec, path);
   std::string text = describe(spec, plan);
   return makeKernel(spec, std::move(plan), std::move(text), nullptr);
 }
 
-KernelPtr makeMatmulWithGroup(MatmulSpec spec, const ElementwiseSpec& group) {
+KernelPtr makeMatmulWithGroup(const MatmulSpec& spec, const ElementwiseSpec& group) {
   checkTypes(spec);
   MatmulPlan plan = planMatmul(spec, {});
   // What stays in the caches anyhow gains nothing.

@@ -25,12 +25,12 @@ struct MatmulSpec {
 
 /// Operands: lhs, rhs, [log2 of the scale], out. Throws Error(kType) for dtypes not listed above. `path`
 /// overrules the choice by shape, for measurements.
-KernelPtr makeMatmul(MatmulSpec spec, std::optional<MatmulPath> path = {});
+KernelPtr makeMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path = {});
 /// A product and an elementwise group over its positions, applied to each piece while it is in the cache.
 /// Operands: those of makeMatmul, then those of makeElementwise; the product is one of the group's inputs,
 /// and nothing that the group writes is an operand of the product. Null where the group has to run on its
 /// own: where the product is small or pieces of it can't be worked on alone.
-KernelPtr makeMatmulWithGroup(MatmulSpec spec, const ElementwiseSpec& group);
+KernelPtr makeMatmulWithGroup(const MatmulSpec& spec, const ElementwiseSpec& group);
 /// The path that makeMatmul chooses.
 MatmulPath matmulPath(const MatmulSpec& spec);
 

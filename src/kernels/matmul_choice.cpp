@@ -53,7 +53,8 @@ double directTime(const Model& t, const Product& p) {
 double panelsTime(const Model& t, const Product& p) {
   const int64_t lanes = simd::gemmOps<float>().lanes;
   const auto tiles = [&](int64_t side, int64_t vectors) {
-    return static_cast<double>((side + vectors * lanes - 1) / (vectors * lanes));
+    const int64_t count = (side + vectors * lanes - 1) / (vectors * lanes);
+    return static_cast<double>(count);
   };
   const double packLhs = times(p.m, p.k) * t.packAlong;
   return t.ownStart + ownFlops(p) / t.ownFlops + tiles(p.m, kPanelVectorsM) * packRhs(t, p) +

@@ -141,6 +141,7 @@ class GroupNormGradLast final : public LastBase {
   void run(std::span<std::byte* const> operands) const override {
     Carver carver(operands[8]);
     const Scratch s = scratchOf(carver);
+    POPXL_ASSERT(s.mean != nullptr, "no scratch memory");
     const float* weight = parameter(operands[1], s.weight);
     for (int64_t i = 0; i < samples_ * channels_; ++i) {
       s.mean[i] = readMean(operands[2], i / channels_ * spec_.groups + i % channels_ / groupChannels());
