@@ -26,15 +26,17 @@ ASMJIT_END_NAMESPACE
 namespace popxl::kernels::jit {
 namespace {
 
-/// Memory for code, never writable where it is executable. It lives until the process ends: a group may be
-/// freed by a destructor that runs last.
-asmjit::JitAllocator& allocator() {
-  static asmjit::JitAllocator& instance = *[] {
-    asmjit::JitAllocator::CreateParams params;
-    params.options = asmjit::JitAllocatorOptions::kUseDualMapping;
-    return new asmjit::JitAllocator(&params);
-  }();
-  return instance;
+/// A copy of code in pages of its own, never writable and executable at once. They are private: what a
+/// process and one that it forked compile after that must not meet.
+std::byte* place(std::string_view code) {
+  using Flags = asmjit::VirtMem::MemoryFlags;
+  void* pages = nullptr;
+  asmjit::Error error = asmjit::VirtMem::alloc(&pages, code.size(), Flags::kAccessRW);
+  POPXL_ASSERT(error == asmjit::kErrorOk, "no memory for machine code: error {}", error);
+  std::memcpy(pages, code.data(), code.size());
+  error = asmjit::VirtMem::protect(pages, code.size(), Flags::kAccessRX);
+  POPXL_ASSERT(error == asmjit::kErrorOk, "machine code can't be made executable: error {}", error);
+  return static_cast<std::byte*>(pages);
 }
 
 /// Keeps the first error.
@@ -136,16 +138,12 @@ Function::Function(Image image, std::string key) : image_(std::move(image)), key
   for (const Call& call : image_.calls) steps_.push_back(stepOf(call));
   std::string code = image_.code;
   image_.fillTable(code, steps_);
-  void *executable = nullptr, *writable = nullptr;
-  const asmjit::Error error = allocator().alloc(&executable, &writable, code.size());
-  POPXL_ASSERT(error == asmjit::kErrorOk, "no memory for machine code: error {}", error);
-  std::memcpy(writable, code.data(), code.size());
-  base_ = static_cast<std::byte*>(executable);
+  base_ = place(code);
   entry_ = reinterpret_cast<Entry>(base_ + image_.entry);
 }
 
 Function::~Function() {
-  allocator().release(base_);
+  asmjit::VirtMem::release(base_, image_.code.size());
   Cache::instance().forget(key_);
 }
 

@@ -2,9 +2,13 @@
 // layout, and for random groups.
 #include "kernels/jit.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
 #include "base/result_store.h"
@@ -364,6 +368,41 @@ TEST(Jit, ManyThreadsCompileAndRun) {
     });
   }
   for (std::thread& t : threads) t.join();
+}
+
+/// Compiles groups, then runs them after `meet`.
+void compileMeetAndRun(uint64_t firstSeed, const std::function<void()>& meet) {
+  std::vector<KernelPtr> held;  // the code that is run then
+  for (uint64_t seed = firstSeed; seed < firstSeed + 20; ++seed)
+    held.push_back(makeElementwise(RandomGroup(seed).spec, Backend::kCompiled));
+  meet();
+  for (uint64_t seed = firstSeed; seed < firstSeed + 20; ++seed)
+    expectSameBitsOnWildNumbers(RandomGroup(seed).spec, seed);
+}
+
+/// What one process compiles after a fork is not where the other one's code is.
+TEST(Jit, AForkedProcessHasCodeOfItsOwn) {
+  if (!jit::chosenIsa()) return;
+  expectSameBitsOnWildNumbers(RandomGroup(1).spec, 1);
+  int toChild[2], toParent[2];
+  ASSERT_EQ(::pipe(toChild), 0);
+  ASSERT_EQ(::pipe(toParent), 0);
+  char byte = 0;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    compileMeetAndRun(100, [&] {
+      if (::write(toParent[1], &byte, 1) != 1 || ::read(toChild[0], &byte, 1) != 1) ::_exit(2);
+    });
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  compileMeetAndRun(200, [&] {
+    ASSERT_EQ(::read(toParent[0], &byte, 1), 1);
+    ASSERT_EQ(::write(toChild[1], &byte, 1), 1);
+  });
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  for (const int end : {toChild[0], toChild[1], toParent[0], toParent[1]}) ::close(end);
 }
 
 TEST(Jit, EnvironmentTurnsItOff) {
