@@ -112,7 +112,7 @@ void RemoteFile::open(const std::string& path, const std::string& description) {
   checkSize();
   entries_.resize(static_cast<size_t>(layout_.numEntries()));
   readCommits();
-  readRecords();
+  for (const auto& [number, slot] : readRecords()) writeRecord(number, slot, {});
 }
 
 void RemoteFile::checkHead(const std::string& description) const {
@@ -181,8 +181,8 @@ void RemoteFile::readCommits() {
   }
 }
 
-/// Finds the slot of each entry that was committed last, and clears what was written after that.
-void RemoteFile::readRecords() {
+/// Finds the slot of each entry that was committed last. Gives the records that were written after that.
+std::vector<std::pair<int64_t, int>> RemoteFile::readRecords() {
   uint64_t digest = 0;
   int64_t torn = -1;
   std::vector<std::pair<int64_t, int>> stale;
@@ -212,7 +212,7 @@ void RemoteFile::readRecords() {
          file_->path(), torn < 0 ? "some entries are" : layout_.describe(torn) + " is",
          committed_.generation);
   }
-  for (const auto& [number, slot] : stale) writeRecord(number, slot, {});
+  return stale;
 }
 
 uint64_t RemoteFile::checkOf(int64_t number, const Record& r) {
@@ -304,8 +304,11 @@ void RemoteFile::undoCommit() {
   }
   const uint64_t slot = committed_.generation % 2;
   committed_ = before_;
-  readRecords();  // also finds out whether all is there
+  const auto undone = readRecords();  // also finds out whether all is there
+  // The commit goes first: without the records that it counts the file would be torn.
   writeCommit(committed_, slot);
+  sync();
+  for (const auto& [number, recordSlot] : undone) writeRecord(number, recordSlot, {});
 }
 
 void RemoteFile::rollBack() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/file.h"
@@ -66,7 +67,7 @@ class RemoteFile {
   void checkSize() const;
   void readCommits();
   void writeCommit(const Commit& commit, uint64_t slot);
-  void readRecords();
+  std::vector<std::pair<int64_t, int>> readRecords();
   int64_t slotAt(int64_t number, int slot) const;
   void writeRecord(int64_t number, int slot, Record record);
   static uint64_t checkOf(int64_t number, const Record& record);

@@ -1,7 +1,10 @@
 #include "exec/remote_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <random>
 #include <thread>
@@ -9,6 +12,7 @@
 #include "compile/compile.h"
 #include "exec/pool.h"
 #include "ir_testing.h"
+#include "popxl/error.h"
 
 namespace popxl::exec {
 namespace {
@@ -67,7 +71,8 @@ class RemoteCacheTest : public ::testing::Test {
     for (std::thread& lane : lanes) lane.join();
   }
 
-  const std::string folder_ = std::filesystem::path(::testing::TempDir()) / "popxl_remote_cache_test";
+  const std::string folder_ =
+      std::filesystem::path(::testing::TempDir()) / ("popxl_remote_cache_test." + std::to_string(::getpid()));
   const RemoteLayout layout_;
   std::vector<float> values_;  // that entries are full of
 };
@@ -103,6 +108,45 @@ TEST_F(RemoteCacheTest, WhatIsNotCommittedIsNotThereAgain) {
     values_ = before;
   }
   RemoteCache store(layout_, 0, {folder_, 30000, false});
+  for (int64_t n = 0; n < layout_.numEntries(); ++n) expectValue(store, n);
+}
+
+/// Lets writes beyond so many bytes of any file fail, as a disk may.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(RemoteCacheTest, ACommitIsUndoneWholeThoughThatStopsHalfWay) {
+  {
+    RemoteCache store(layout_, 0, {folder_, 0, false});
+    run(store, 1);
+    store.commit();
+    const std::vector<float> before = values_;
+    run(store, 2);
+    store.commit();
+    values_ = before;
+  }
+  {
+    RemoteCache store(layout_, 0, {folder_, 0, false});
+    EXPECT_EQ(store.commits(), 2);
+    constexpr rlim_t kRecordsAt = 4 * 4096, kRecordBytes = 32;
+    const FileSizeLimit limit(kRecordsAt + 2 * 5 * kRecordBytes);  // those of five entries
+    EXPECT_THROW(store.undoCommit(), Error);
+  }
+  RemoteCache store(layout_, 0, {folder_, 0, false});
+  EXPECT_EQ(store.commits(), 1);
   for (int64_t n = 0; n < layout_.numEntries(); ++n) expectValue(store, n);
 }
 
