@@ -14,7 +14,8 @@ Graph cloneGraph(const Graph& graph);
 
 /// Copies all ops of a graph to the end of another one of the same Ir. `tensors` pairs inputs and variables
 /// of `source` with what stands for them in `target`; constants are copied. Gives `tensors` with those that
-/// were made. Error(kValue) when an op reads something for which nothing stands.
+/// were made. Error(kValue) when an op reads something for which nothing stands, or the graphs are of two
+/// Irs; then nothing is copied.
 InputMap copyOps(const Graph& source, const Graph& target, const InputMap& tensors);
 
 /// A graph that does what the main graph did, and the variables to pass for its inputs.
@@ -34,8 +35,8 @@ void addOutput(const Graph& graph, const Tensor& tensor);
 void removeOutput(const Graph& graph, size_t index);
 
 /// Lets every op of a graph that reads a tensor read another one, outputs of the graph included.
-/// Error(kValue) when one is of another graph, they differ in shape or dtype, or the new one is computed from
-/// the old.
+/// Error(kValue) when one is of another graph, they differ in shape or dtype, or an op that reads the old one
+/// must run before the new one.
 void replaceUses(const Graph& graph, const Tensor& old, const Tensor& by);
 
 /// Describes a gradient graph that was made by hand, for `AutodiffOptions::known`. Error(kValue) when the

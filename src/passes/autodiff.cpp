@@ -100,9 +100,9 @@ void gainOutput(Graph& graph, Tensor* t, Changes& changes) {
   for (const Op* site : sites) {
     if (site->def().structure != ir::Structure::kConditional) continue;
     fail(ErrorKind::kGraph,
-         "graph `{}` can't be differentiated: its gradient needs `{}`, which would have to become an output, "
-         "but `{}` at {} runs the graph as one of two branches; differentiate before making it, or return "
-         "the tensor",
+         "graph `{}` can't gain output `{}`, which a gradient may need: `{}` at {} runs the graph as one of "
+         "two "
+         "branches; differentiate or add the output before making it, or return the tensor",
          graph.displayName(), t->id(), site->name(), site->loc().str());
   }
   std::vector<ir::TensorType> types;

@@ -1,8 +1,11 @@
 #include "passes/surgery.h"
 
+#include <unordered_set>
+
 #include "analysis/dependences.h"
 #include "analysis/written.h"
 #include "base/error.h"
+#include "passes/changes.h"
 #include "passes/differentiator.h"
 
 namespace popxl::passes {
@@ -35,12 +38,22 @@ Op& copyOp(const Op& op, Graph& to, TensorMapping& tensors) {
 }
 
 void copyOps(const Graph& from, Graph& to, TensorMapping& tensors) {
+  if (&from.ir() != &to.ir()) {
+    fail(ErrorKind::kValue, "ops of graph `{}` can't be copied to graph `{}`, which is of another Ir",
+         from.displayName(), to.displayName());
+  }
   std::unordered_map<const Op*, Op*> copies;
+  Changes changes;  // none where an op can't be copied
   const std::vector<Op*> ops = analysis::topologicalOrder(from);
-  for (const Op* op : ops) copies.emplace(op, &copyOp(*op, to, tensors));
+  for (const Op* op : ops) {
+    Op* copy = &copyOp(*op, to, tensors);
+    copies.emplace(op, copy);
+    changes.add([&to, copy] { to.eraseOp(copy); });
+  }
   for (const Op* op : ops) {
     for (const Op* before : op->after()) copies.at(op)->addAfter(copies.at(before));
   }
+  changes.keep();
 }
 
 std::vector<Op*> computing(const Tensor& t, const std::function<bool(const Op&)>& stops) {
@@ -148,6 +161,26 @@ void checkGradInfo(const GradInfo& info) {
   checkConnections(info, false);
 }
 
+namespace {
+
+/// The ops that a tensor is computed by or that ordering constraints put before these.
+std::vector<const Op*> mustRunFor(const Tensor& t) {
+  std::vector<const Op*> ops;
+  std::unordered_set<const Op*> seen;
+  const auto visit = [&](const Op* op) {
+    if (op != nullptr && seen.insert(op).second) ops.push_back(op);
+  };
+  visit(t.producer());
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Op* op = ops[i];
+    for (const Tensor* in : op->inputs()) visit(in == nullptr ? nullptr : in->producer());
+    for (const Op* before : op->after()) visit(before);
+  }
+  return ops;
+}
+
+}  // namespace
+
 void replaceUses(Graph& graph, Tensor* old, Tensor* by) {
   for (const Tensor* t : {old, by}) {
     if (&t->graph() == &graph) continue;
@@ -158,10 +191,11 @@ void replaceUses(Graph& graph, Tensor* old, Tensor* by) {
     fail(ErrorKind::kValue, "tensor `{}`, {}, can't be replaced by `{}`, {}: they must have one type",
          old->id(), old->type().str(), by->id(), by->type().str());
   }
-  for (const Op* op : computing(*by, [](const Op&) { return false; })) {
+  for (const Op* op : mustRunFor(*by)) {
     if (ir::indexIn(op->inputs(), old) == op->inputs().size()) continue;
-    fail(ErrorKind::kValue, "tensor `{}` can't be replaced by `{}`, which `{}` computes from it", old->id(),
-         by->id(), op->name());
+    fail(ErrorKind::kValue,
+         "tensor `{}` can't be replaced by `{}`: `{}` at {} reads it and must run before `{}`", old->id(),
+         by->id(), op->name(), op->loc().str(), by->id());
   }
   graph.replaceAllUses(old, by);
 }

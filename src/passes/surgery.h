@@ -18,6 +18,7 @@ using TensorMapping = std::unordered_map<const ir::Tensor*, ir::Tensor*>;
 ir::Op& copyOp(const ir::Op& op, ir::Graph& to, TensorMapping& tensors);
 
 /// Copies all ops of a graph, in the order in which data flows, with the ordering constraints among them.
+/// Errors are those of copyOp; Error(kValue) for a graph of another Ir. Then there is no copy of any op.
 void copyOps(const ir::Graph& from, ir::Graph& to, TensorMapping& tensors);
 
 /// The ops, in the order in which data flows, that compute a tensor from results of ops that `stops` names.
@@ -49,7 +50,8 @@ void removeOutput(ir::Graph& graph, size_t index);
 void checkGradInfo(const GradInfo& info);
 
 /// Every use of a tensor of a graph becomes a use of another; graph outputs too. Error(kValue) when one of
-/// them is of another graph, they differ in shape or dtype, or the new one is computed from the old.
+/// them is of another graph, they differ in shape or dtype, or an op that reads the old one must run before
+/// the new one.
 void replaceUses(ir::Graph& graph, ir::Tensor* old, ir::Tensor* by);
 
 }  // namespace popxl::passes

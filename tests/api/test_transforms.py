@@ -124,6 +124,23 @@ def test_main_graphs_become_loop_bodies():
     assert [float(v) for v in values.values()] == [3.0, 0.5, 1.0]
 
 
+def test_ops_that_cannot_be_copied_leave_no_copy():
+    ir, other = popxl.Ir(), popxl.Ir()
+    x = popxl.TensorSpec((2, 2), popxl.float32)
+    graph = ir.create_graph(lambda x, y: x * 2.0 + y, x, x)
+    flat = ir.create_graph(lambda x: ops.reshape(x + 1.0, (4,)), x)
+    with ir.main_graph:
+        small = popxl.variable([1.0])
+        with pytest.raises(ValueError, match="say which tensor stands for it"):
+            transforms.copy_ops(graph, ir.main_graph, {graph.inputs[0]: small})
+        with pytest.raises(popart.popart_exception, match="can't be seen as shape"):
+            transforms.copy_ops(flat, ir.main_graph, {flat.inputs[0]: small})
+        with pytest.raises(ValueError, match="which is of another Ir"):
+            transforms.copy_ops(graph, other.main_graph, {})
+        results = [t for t in ir.main_graph.tensors if type(t) is popxl.Tensor]
+    assert not results
+
+
 def test_uses_replaced():
     ir = popxl.Ir()
     with ir.main_graph:
@@ -135,10 +152,14 @@ def test_uses_replaced():
             (graph.inputs[0], "is of graph"),
             (popxl.variable([1.0]), "must have one type"),
             (popxl.variable(X.astype(int)), "must have one type"),
-            (y, "which `sin` computes from it"),
+            (y, "`sin` at .*test_transforms.py:.* reads it and must run before"),
         ):
             with pytest.raises(ValueError, match=message):
                 transforms.replace_uses(ir.main_graph, x, wrong)
+        with popxl.in_sequence():
+            first, last = x * 1.0, other * 1.0
+        with pytest.raises(ValueError, match="`mul` at .* reads it and must run before"):
+            transforms.replace_uses(ir.main_graph, x, last)
         transforms.replace_uses(ir.main_graph, x, other)
     with popxl.Session(ir) as session:
         np.testing.assert_allclose(session.run()[sink], np.sin(X + 1), rtol=1e-5)
@@ -162,7 +183,7 @@ def test_outputs_gained_and_removed():
             transforms.remove_output(fresh, 1)
         branches = [ir.create_graph(lambda x: x + 1.0, x) for _ in range(2)]
         ops.conditional(popxl.constant(True), *branches, [x], [x])
-        with pytest.raises(popart.popart_exception, match="one of two branches"):
+        with pytest.raises(popart.popart_exception, match=r"can.t gain output .* one of two branches"):
             transforms.add_output(branches[0], branches[0].inputs[0])
     with popxl.Session(ir) as session:
         outputs = session.run()

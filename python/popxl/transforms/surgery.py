@@ -37,7 +37,8 @@ def copy_ops(source: Graph, target: Graph, tensors: Mapping[Tensor, Tensor]) -> 
         `tensors`, with the tensors that were made.
 
     Raises:
-        ValueError: An op reads an input or a variable for which nothing stands.
+        ValueError: An op reads an input or a variable for which nothing stands, or the graphs are of two Irs.
+            Nothing is copied then.
     """
     pairs = [(a._pb_tensor, b._pb_tensor) for a, b in tensors.items()]
     made = _core.copy_ops(source._pb_graph, target._pb_graph, pairs)
@@ -97,8 +98,8 @@ def replace_uses(graph: Graph, old: Tensor, new: Tensor) -> None:
         new: The tensor to be read.
 
     Raises:
-        ValueError: One of them is of another graph, they differ in shape or dtype, or `new` is computed from
-            `old`.
+        ValueError: One of them is of another graph, they differ in shape or dtype, or an op that reads `old`
+            must run before `new`.
     """
     graph._pb_graph.replace_uses(old._pb_tensor, new._pb_tensor)
 
