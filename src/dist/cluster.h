@@ -27,7 +27,8 @@ class Cluster {
   /// Sends and receives at once. Two processes send each other at most one message in a call, and where one
   /// sends the other receives as many bytes in the same call, counted over those in which they meet.
   virtual void exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
-  /// Names what the calls that follow are for, in the message when another process is gone. Not copied.
+  /// Names what the calls that follow are for, in the message when another process is gone. Not copied:
+  /// it must stay until the process ends.
   virtual void setActivity(const char* activity) = 0;
   /// Tells the others that this process makes no more calls, so that none waits for it.
   virtual void leave() = 0;

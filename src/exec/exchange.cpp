@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +21,14 @@ void forCollectives(const compile::Program& program, const F& f) {
       if (const auto* collective = std::get_if<compile::RunCollective>(&what)) f(*collective);
     }
   }
+}
+
+/// The text as long as the process: a signal may ask for the last activity when its session is gone.
+const char* kept(std::string text) {
+  static std::mutex mutex;
+  static auto& texts = *new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return texts.insert(std::move(text)).first->c_str();
 }
 
 int64_t firstReplica(const ir::Ir& ir) {
@@ -61,20 +71,20 @@ void Exchange::prepare(const compile::Program& program) {
 
 /// What this process waits for, should another one be gone. Error(kDevice) after a run that failed here
 /// alone.
-void Exchange::announce(const std::string& name) {
+void Exchange::announce(const char* name) {
   if (left_) {
     popxl::fail(ErrorKind::kDevice,
                 "a run failed on this instance and not on all, so that the instances no longer do the same; "
                 "start the program again");
   }
-  cluster_->setActivity(name.c_str());
+  cluster_->setActivity(name);
 }
 
 void Exchange::announce(const ir::Op& op) {
-  std::string& name = names_[&op];
-  if (name.empty()) {
-    name =
-        fmt::format("`{}` at {} (replicas {} to {})", op.name(), op.loc().str(), first_, first_ + lanes_ - 1);
+  const char*& name = names_[&op];
+  if (name == nullptr) {
+    name = kept(fmt::format("`{}` at {} (replicas {} to {})", op.name(), op.loc().str(), first_,
+                            first_ + lanes_ - 1));
   }
   announce(name);
 }
@@ -162,8 +172,7 @@ Exchange::Pieces Exchange::collect(const std::vector<int64_t>& replicas, int64_t
     next += bytes;
   }
   pieces.memory.resize(static_cast<size_t>(room * cluster_->size()));
-  static const std::string kPurpose = "copying variables to the host";
-  announce(kPurpose);
+  announce("copying variables to the host");
   cluster_->allGather(mine.data(), room, pieces.memory.data());
   std::fill(sent.begin(), sent.end(), 0);
   for (const int64_t r : replicas) {

@@ -52,7 +52,7 @@ class Exchange {
  private:
   template <typename T>
   std::vector<T> gatherAll(const ir::Op& op, const std::vector<T>& mine);
-  void announce(const std::string& name);
+  void announce(const char* name);
   void announce(const ir::Op& op);
 
   int64_t lanes_, first_ = 0, replicas_;
@@ -63,7 +63,7 @@ class Exchange {
   std::map<const compile::RunCollective*, ExchangePlan> plans_;
   std::vector<std::byte*> from_, to_;  // of a part of a collective, by replica
   std::vector<dist::Message> sends_, receives_;
-  std::map<const ir::Op*, std::string> names_;
+  std::map<const ir::Op*, const char*> names_;
   bool agreeing_ = false;  // all processes do what this one does
   bool left_ = false;
 };

@@ -233,13 +233,19 @@ void Session::toHost(const ir::Tensor& own, int64_t bytes, const Value& value, c
 
 void Session::remoteToHost(const compile::RemoteVariable& v) {
   std::vector<std::vector<std::byte>> values;
-  toHost(
-      *ir_->mainGraph().find(v.tensor->name()), v.shardBytes,
-      [&](int64_t lane) {
-        remote_->loadShard(v, lane, values.emplace_back(static_cast<size_t>(v.shardBytes)).data());
-        return values.back().data();
-      },
-      [&](int64_t shard, const std::byte* from, std::byte* to) { RemoteMemory::join(v, shard, from, to); });
+  const auto value = [&](int64_t lane) {
+    remote_->loadShard(v, lane, values.emplace_back(static_cast<size_t>(v.shardBytes)).data());
+    return values.back().data();
+  };
+  const auto join = [&](int64_t shard, const std::byte* from, std::byte* to) {
+    RemoteMemory::join(v, shard, from, to);
+  };
+  try {
+    toHost(*ir_->mainGraph().find(v.tensor->name()), v.shardBytes, value, join);
+  } catch (...) {  // a file may fail on this process alone
+    exchange_.fail();
+    throw;
+  }
 }
 
 /// Commits what the work stores in remote buffers, or if it fails, nothing.

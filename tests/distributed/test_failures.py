@@ -27,10 +27,12 @@ with popxl.Session(ir, "cpu") as session:
 REDUCE = "collectives.replicated_all_reduce_(x)  # here"
 
 
-def launch(folder: pathlib.Path, body: str, last_words: str = "pass") -> subprocess.CompletedProcess:
-    program = folder / "program.py"
-    program.write_text(PROGRAM.format(body=body, last_words=last_words))
-    command = [sys.executable, "-m", "popdist.poprun", "--num-instances=2", "--num-replicas=4", sys.executable, str(program)]
+def launch(
+    folder: pathlib.Path, body: str, last_words: str = "pass", program: str = PROGRAM
+) -> subprocess.CompletedProcess:
+    file = folder / "program.py"
+    file.write_text(program.format(body=body, last_words=last_words))
+    command = [sys.executable, "-m", "popdist.poprun", "--num-instances=2", "--num-replicas=4", sys.executable, str(file)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
@@ -55,6 +57,14 @@ def test_exception(tmp_path: pathlib.Path) -> None:
     assert "ArithmeticError: of one instance" in done.stderr
     place = f"`replicated_all_reduce_` at {tmp_path / 'program.py'}:{line_of(tmp_path)} (replicas 0 to 1)"
     assert f"instance 0 was waiting for the others in {place}, but instance 1 has ended without it" in done.stderr
+
+
+def test_ended_when_its_session_is_gone(tmp_path: pathlib.Path) -> None:
+    last = "del session\nif popdist.getInstanceIndex() == 1:\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+    done = launch(tmp_path, REDUCE, program=PROGRAM + last)
+    assert done.returncode != 0
+    place = f"`replicated_all_reduce_` at {tmp_path / 'program.py'}:{line_of(tmp_path)} (replicas 2 to 3)"
+    assert f"instance 1 was busy after {place} when the run was ended" in done.stderr
 
 
 def test_replicas_of_different_instances_that_disagree(tmp_path: pathlib.Path) -> None:

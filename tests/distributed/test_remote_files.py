@@ -1,6 +1,7 @@
 """Remote buffers in files, of which every instance has one."""
 
 import pathlib
+import struct
 import subprocess
 import sys
 
@@ -34,9 +35,11 @@ with popxl.Session(ir, "ipu_model", remote_storage=popxl.RemoteStorage(sys.argv[
 """
 
 
-def start(folder: pathlib.Path, instances: int, runs: int = 1) -> subprocess.CompletedProcess:
+def start(
+    folder: pathlib.Path, instances: int, runs: int = 1, text: str = PROGRAM
+) -> subprocess.CompletedProcess:
     program = folder / "program.py"
-    program.write_text(PROGRAM)
+    program.write_text(text)
     launcher = [sys.executable, "-m", "popdist.poprun", f"--num-instances={instances}", "--num-replicas=4"]
     command = [*(launcher if instances > 1 else []), sys.executable, str(program), str(folder / f"state-{instances}"), str(runs)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -65,3 +68,20 @@ def test_an_instance_that_was_killed_a_run_earlier(tmp_path):
     done = start(tmp_path, 2)
     assert done.returncode != 0
     assert "of the processes that left them one had done 2 commits and another 4" in done.stderr
+
+
+def test_no_instance_waits_for_one_whose_file_is_torn(tmp_path):
+    start(tmp_path, 2)
+    file = tmp_path / "state-2" / "replica-2.remote"
+    data = bytearray(file.read_bytes())
+    at = data.index(struct.pack("<2f", 8.0, 10.0))  # replica 2's shard of w
+    data[at] ^= 1
+    file.write_bytes(data)
+    session = "popxl.Session(ir, remote_storage=popxl.RemoteStorage(sys.argv[1], 64))"
+    lines = PROGRAM.split("with popxl.Session")[0]
+    lines += f"try:\n    {session}\nexcept RuntimeError as error:\n"
+    lines += "    print(error, flush=True)\n    import time\n    time.sleep(60)\n    print('waited in vain')\n"
+    done = start(tmp_path, 2, text=lines)
+    assert "is torn in" in done.stdout
+    assert "instance 0 was waiting for the others in copying variables to the host" in done.stderr
+    assert "waited in vain" not in done.stdout
