@@ -53,7 +53,7 @@ RemoteFile::RemoteFile(const RemoteLayout& layout, int64_t firstReplica, const s
   const std::string description = describe(firstReplica);
   layOut(kDescriptionAt + static_cast<int64_t>(description.size()));
   const std::string path = std::filesystem::path(folder) / fmt::format("replica-{}.remote", firstReplica);
-  if (std::filesystem::exists(path)) {
+  if (std::filesystem::exists(path, error)) {
     open(path, description);
   } else {
     make(path, description);
@@ -83,7 +83,8 @@ void RemoteFile::layOut(int64_t headBytes) {
 void RemoteFile::make(const std::string& path, const std::string& description) {
   file_ = std::make_unique<File>(path + ".new", true);
   if (!file_->tryLock()) fail(ErrorKind::kRuntime, "{} is being made by another session", path);
-  if (std::filesystem::exists(path)) return open(path, description);  // another one was faster
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return open(path, description);  // another one was faster
   file_->truncate();
   try {
     file_->allocate(size_);
@@ -94,7 +95,6 @@ void RemoteFile::make(const std::string& path, const std::string& description) {
     file_->sync();
   } catch (...) {
     file_->truncate();
-    std::error_code ignored;
     std::filesystem::remove(file_->path(), ignored);
     throw;
   }
