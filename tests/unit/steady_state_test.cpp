@@ -17,6 +17,9 @@ void* allocate(size_t bytes, size_t alignment) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+
+/// Not inlined: the compiler would warn of memory of its own operator new that goes to free.
+[[gnu::noinline]] void release(void* memory) { std::free(memory); }
 }  // namespace
 
 void* operator new(size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }
@@ -24,12 +27,12 @@ void* operator new[](size_t bytes) { return allocate(bytes, alignof(std::max_ali
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, size_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
 
 namespace popxl {
 namespace {
