@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "kernels/parallel.h"
 #include "program_builder.h"
 
 namespace {
@@ -55,6 +56,9 @@ using Ints = std::vector<int64_t>;
 /// Allocations of a run after the first: the fewest of several, as a thread that takes part for the first
 /// time makes memory of its own.
 int64_t allocationsOfARun(Builder& b) {
+#ifdef __SANITIZE_THREAD__
+  kernels::setThreadCount(1);  // with that sanitizer each piece of work makes its threads
+#endif
   exec::Session session(b.ir);
   session.attach();
   session.weightsFromHost();
