@@ -16,6 +16,7 @@ using kernels::OperandPart;
 using Kind = Place::Kind;
 
 constexpr int64_t kAlign = 64;              // bytes
+constexpr int64_t kOneRound = 8 * 1024;     // up to here one message is faster than two half as long
 constexpr int64_t kCopyBytes = 256 * 1024;  // of one copy: they are what threads share
 
 int64_t roundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -366,7 +367,8 @@ void runCopies(const std::vector<Copy>& copies, const RunMemory& memory) {
 
 ExchangePlan planExchange(const kernels::Collective& collective, int64_t lanes, int64_t first,
                           int64_t replicas) {
-  if (const AllReduce* what = collective.allReduce(); what != nullptr)
+  const AllReduce* what = collective.allReduce();
+  if (what != nullptr && what->elements * popxl::sizeOf(what->dtype) > kOneRound)
     return Reduced(*what, lanes, first, replicas).make(collective);
   return Gathered(lanes, first, replicas).make(collective);
 }
