@@ -8,7 +8,7 @@ packages=(build-essential g++ cmake ninja-build ccache python3 python3-venv pyth
   libdnnl-dev ocl-icd-opencl-dev
   libhwy-dev libtbb-dev libasmjit-dev libfmt-dev libspdlog-dev
   libgtest-dev libbenchmark-dev
-  libopenmpi-dev openmpi-bin)
+  libopenmpi-dev openmpi-bin graphviz)
 requirements=(requirements/build.txt requirements/test.txt requirements/demo.txt)
 for extra in "$@"; do
   case "$extra" in

@@ -260,13 +260,15 @@ def test_loops_built_by_hand():
         np.testing.assert_array_equal(session.run()[sink], X + 2)
 
 
-def test_notebooks_show_graphs():
+def test_notebooks_show_graphs(monkeypatch):
     ir = popxl.Ir()
     with ir.main_graph:
         x = popxl.variable(np.ones((100, 100)), name="<x>")
         graph = ir.create_graph(lambda x: ops.sin(x), x)
         stored(*ops.call(graph, x))
     for shown in (ir._repr_html_(), graph._repr_html_()):
-        assert "sin" in shown and "<pre" in shown
+        assert "sin" in shown and "<pre" in shown and "</svg>" in shown
     assert "&lt;x&gt;" in ir._repr_html_() and len(ir._repr_html_()) < 100_000
     assert graph.to_text().startswith("graph @")
+    monkeypatch.setenv("PATH", "")  # without Graphviz there is no picture
+    assert "<pre" in graph._repr_html_() and "<svg" not in graph._repr_html_()
