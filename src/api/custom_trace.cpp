@@ -48,11 +48,10 @@ void checkOps(const ir::Graph& graph, const ir::OpDef& def) {
     const bool fits = op->def().structure == ir::Structure::kNone && !op->def().sideEffect &&
                       !op->modifiesAny() && op->aliases().empty();
     if (fits) continue;
-    fail(
-        ErrorKind::kGraph,
-        "the composition of `{}` makes `{}` at {}; it can't hold ops that work in place, call graphs or have "
-        "effects",
-        def.name, op->name(), op->loc().str());
+    fail(ErrorKind::kGraph,
+         "the composition of `{}` makes `{}` at {}; it can't hold ops that work in place, call graphs or "
+         "have effects",
+         def.name, op->name(), op->loc().str());
   }
 }
 
@@ -71,8 +70,7 @@ Trace traced(const ir::OpDef& def, const std::vector<std::string>& names, const 
   if (graph.inputs().size() != operands.size() || !graph.outputs().empty()) {
     fail(ErrorKind::kGraph,
          "the composition of `{}` uses `{}`: the op's inputs and outputs are the function's parameters and "
-         "what "
-         "it returns",
+         "what it returns",
          def.name, graph.outputs().empty() ? "graph_input" : "graph_output");
   }
   for (const Tensor& t : results) {

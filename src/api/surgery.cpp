@@ -2,17 +2,35 @@
 
 #include "api/grad_info.h"
 #include "api/make_op.h"
+#include "base/error.h"
 #include "passes/differentiator.h"
 #include "passes/surgery.h"
 
 namespace popxl::transforms {
+namespace {
 
-Graph cloneGraph(const Graph& graph) { return {graph.ir(), &passes::cloneGraph(*graph.get())}; }
+ir::Graph& given(const Graph& graph) {
+  if (!graph)
+    fail(ErrorKind::kValue, "an empty Graph, made by the default constructor, can't be changed or copied");
+  return *graph.get();
+}
+
+ir::Tensor* given(const Tensor& t) {
+  if (!t) fail(ErrorKind::kValue, "an empty Tensor, made by the default constructor, is of no graph");
+  return t.get();
+}
+
+}  // namespace
+
+Graph cloneGraph(const Graph& graph) {
+  ir::Graph& clone = passes::cloneGraph(given(graph));
+  return {graph.ir(), &clone};
+}
 
 InputMap copyOps(const Graph& source, const Graph& target, const InputMap& tensors) {
   passes::TensorMapping mapping;
-  for (const auto& [from, to] : tensors) mapping[from.get()] = to.get();
-  passes::copyOps(*source.get(), *target.get(), mapping);
+  for (const auto& [from, to] : tensors) mapping[given(from)] = given(to);
+  passes::copyOps(given(source), given(target), mapping);
   InputMap made;
   for (const Tensor& t : source.tensors()) {
     if (const auto copy = mapping.find(t.get()); copy != mapping.end())
@@ -28,18 +46,23 @@ OutlinedMain outlineMain(const Ir& ir, std::string_view name) {
 
 void addOutput(const Graph& graph, const Tensor& tensor) {
   passes::Changes changes;
-  passes::gainOutput(*graph.get(), tensor.get(), changes);
+  passes::gainOutput(given(graph), given(tensor), changes);
   changes.keep();
 }
 
-void removeOutput(const Graph& graph, size_t index) { passes::removeOutput(*graph.get(), index); }
+void removeOutput(const Graph& graph, size_t index) { passes::removeOutput(given(graph), index); }
 
 void replaceUses(const Graph& graph, const Tensor& old, const Tensor& by) {
-  passes::replaceUses(*graph.get(), old.get(), by.get());
+  passes::replaceUses(given(graph), given(old), given(by));
 }
 
 GradGraphInfo makeGradInfo(const Graph& forward, const Graph& graph, std::vector<ExpectedConnection> inputs,
                            std::vector<ExpectedConnection> outputs) {
+  given(forward);
+  given(graph);
+  for (const auto* side : {&inputs, &outputs}) {
+    for (const ExpectedConnection& c : *side) given(c.forward);
+  }
   GradGraphInfo info{forward, graph, std::move(inputs), std::move(outputs)};
   passes::checkGradInfo(fromInfo(info));
   return info;

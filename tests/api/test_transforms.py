@@ -165,6 +165,28 @@ def test_uses_replaced():
         np.testing.assert_allclose(session.run()[sink], np.sin(X + 1), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda ir, graph, x: transforms.clone_graph(x), "`graph` must be a popxl.Graph"),
+        (lambda ir, graph, x: transforms.copy_ops(graph, x, {}), "`target` must be a popxl.Graph"),
+        (lambda ir, graph, x: transforms.copy_ops(graph, graph, {x: 1.0}), "`tensors` must be a popxl.Tensor"),
+        (lambda ir, graph, x: transforms.outline_main(graph), "`ir` must be a popxl.Ir"),
+        (lambda ir, graph, x: transforms.add_output(graph, 1.0), "`tensor` must be a popxl.Tensor"),
+        (lambda ir, graph, x: transforms.remove_output(ir, 0), "`graph` must be a popxl.Graph"),
+        (lambda ir, graph, x: transforms.replace_uses(graph, x, None), "`new` must be a popxl.Tensor"),
+        (lambda ir, graph, x: transforms.make_grad_info(graph, x, [], []), "`graph` must be a popxl.Graph"),
+    ],
+)
+def test_what_is_no_part_of_a_program(call, message):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x = popxl.variable(X)
+        graph = ir.create_graph(lambda x: x * 2.0, x)
+        with pytest.raises(TypeError, match=message):
+            call(ir, graph, x)
+
+
 def test_outputs_gained_and_removed():
     ir = popxl.Ir()
     with ir.main_graph:

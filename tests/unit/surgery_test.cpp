@@ -84,5 +84,25 @@ TEST(Surgery, GradientGraphsMadeByHand) {
   errorOf(ErrorKind::kValue, [&] { transforms::makeGradInfo(square, threefold, {{true, x}}, {{true, in}}); });
 }
 
+TEST(Surgery, EmptyHandlesAreRefused) {
+  Program p;
+  const Tensor x = constant(1.0F);
+  const Graph graph = p.ir.createGraph(
+      "twice", [](const Tensor& t) { return t * 2.0; }, TensorSpec{});
+  const auto refused = [](const auto& body) {
+    EXPECT_NE(errorOf(ErrorKind::kValue, body).find("an empty"), std::string::npos);
+  };
+  refused([&] { transforms::cloneGraph({}); });
+  refused([&] { transforms::copyOps({}, p.ir.mainGraph(), {}); });
+  refused([&] { transforms::copyOps(graph, {}, {}); });
+  refused([&] { transforms::copyOps(graph, p.ir.mainGraph(), {{graph.inputs()[0], {}}}); });
+  refused([&] { transforms::addOutput({}, x); });
+  refused([&] { transforms::addOutput(graph, {}); });
+  refused([&] { transforms::removeOutput({}, 0); });
+  refused([&] { transforms::replaceUses(p.ir.mainGraph(), x, {}); });
+  refused([&] { transforms::makeGradInfo({}, graph, {}, {}); });
+  refused([&] { transforms::makeGradInfo(graph, graph, {{true, {}}}, {}); });
+}
+
 }  // namespace
 }  // namespace popxl

@@ -5,6 +5,7 @@ from typing import Dict, Iterable, Mapping, Tuple
 from popxl import _core
 from popxl.graph import Graph
 from popxl.ir import Ir
+from popxl.ops._build import expect
 from popxl.tensor import Tensor, Variable
 from popxl.transforms.autodiff import ExpectedConnection, GradGraphInfo
 from popxl.transforms.autodiff import ExpectedConnectionType as Kind
@@ -22,6 +23,7 @@ def clone_graph(graph: Graph) -> Graph:
     Raises:
         ValueError: It is the main graph, whose variables can't be in another.
     """
+    expect(graph, Graph, "graph")
     return Graph._from_pb(_core.clone_graph(graph._pb_graph))
 
 
@@ -40,6 +42,10 @@ def copy_ops(source: Graph, target: Graph, tensors: Mapping[Tensor, Tensor]) -> 
         ValueError: An op reads an input or a variable for which nothing stands, or the graphs are of two Irs.
             Nothing is copied then.
     """
+    expect(source, Graph, "source")
+    expect(target, Graph, "target")
+    for t in (*tensors.keys(), *tensors.values()):
+        expect(t, Tensor, "tensors")
     pairs = [(a._pb_tensor, b._pb_tensor) for a, b in tensors.items()]
     made = _core.copy_ops(source._pb_graph, target._pb_graph, pairs)
     return {Tensor._from_pb_tensor(a): Tensor._from_pb_tensor(b) for a, b in made}
@@ -55,6 +61,7 @@ def outline_main(ir: Ir, name: str = "main") -> Tuple[Graph, Tuple[Variable, ...
     Returns:
         The graph, and the variables to pass for its inputs: those that it writes are by reference.
     """
+    expect(ir, Ir, "ir")
     graph, variables = _core.outline_main(ir._pb_ir, name)
     return Graph._from_pb(graph), tuple(Tensor._from_pb_tensor(v) for v in variables)
 
@@ -72,6 +79,8 @@ def add_output(graph: Graph, tensor: Tensor) -> None:
         ValueError: The tensor is of another graph.
         popart_exception: The graph is a branch of a conditional: the other branch would not match.
     """
+    expect(graph, Graph, "graph")
+    expect(tensor, Tensor, "tensor")
     _core.gain_output(graph._pb_graph, tensor._pb_tensor)
 
 
@@ -86,6 +95,7 @@ def remove_output(graph: Graph, index: int) -> None:
         IndexError: There is no such output.
         popart_exception: The graph is called, repeated or a branch.
     """
+    expect(graph, Graph, "graph")
     graph._pb_graph.remove_output(index)
 
 
@@ -101,6 +111,9 @@ def replace_uses(graph: Graph, old: Tensor, new: Tensor) -> None:
         ValueError: One of them is of another graph, they differ in shape or dtype, or an op that reads `old`
             must run before `new`.
     """
+    expect(graph, Graph, "graph")
+    expect(old, Tensor, "old")
+    expect(new, Tensor, "new")
     graph._pb_graph.replace_uses(old._pb_tensor, new._pb_tensor)
 
 
@@ -123,6 +136,8 @@ def make_grad_info(
             graph, an input stands for neither a gradient of an output nor a forward input or output, or an
             output for anything but the gradient of an input.
     """
+    expect(forward, Graph, "forward")
+    expect(graph, Graph, "graph")
     sides = [[(kind is Kind.FwdGrad, t._pb_tensor) for kind, t in side] for side in (inputs, outputs)]
     return GradGraphInfo._from_pb(_core.GradInfo(forward._pb_graph, graph._pb_graph, *sides))
 
