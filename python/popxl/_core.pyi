@@ -869,8 +869,10 @@ def run_pass(ir: Ir, name: str) -> bool:
 def pass_names() -> list:
     """Names of the passes of run_pass."""
 
-def merge_exchange(graph: Graph, transfers: Sequence[Op]) -> None:
-    """Makes one op of transfers that do not depend on each other."""
+def merge_exchange(graph: Graph, ops: Sequence[Op]) -> None:
+    """
+    Makes one op of those of the ops that are transfers and do not depend on each other.
+    """
 
 def decompose_sum(graph: Graph) -> bool:
     """Splits sums of more than two tensors; returns whether there were any."""

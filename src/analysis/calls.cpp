@@ -76,8 +76,7 @@ void checkCalls(const ir::Ir& ir) {
       if (op->calledGraph() == nullptr || matches(*op)) continue;
       fail(ErrorKind::kGraph,
            "`{}` at {} runs graph `{}`, whose inputs or outputs were changed afterwards, so that operands "
-           "and results no "
-           "longer match; complete a graph before calling it",
+           "and results no longer match; complete a graph before calling it",
            op->name(), op->loc().str(), op->calledGraph()->displayName());
     }
   }

@@ -1,5 +1,7 @@
 #include "analysis/dependences.h"
 
+#include <unordered_set>
+
 #include "base/error.h"
 #include "ir/graph_map.h"
 
@@ -34,6 +36,21 @@ std::vector<ir::Op*> topologicalOrder(const ir::Graph& graph) {
   }
   POPXL_ASSERT(ops.size() == graph.ops().size(), "graph {} has a cycle", graph.displayName());
   return ops;
+}
+
+std::vector<const ir::Op*> mustRunBefore(const std::vector<const ir::Op*>& ops) {
+  std::vector<const ir::Op*> found;
+  std::unordered_set<const ir::Op*> seen;
+  const auto visit = [&](const ir::Op* op) {
+    if (op != nullptr && seen.insert(op).second) found.push_back(op);
+  };
+  for (const ir::Op* op : ops) visit(op);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ir::Op* op = found[i];
+    for (const ir::Tensor* in : op->inputs()) visit(in == nullptr ? nullptr : in->producer());
+    for (const ir::Op* before : op->after()) visit(before);
+  }
+  return found;
 }
 
 }  // namespace popxl::analysis

@@ -12,4 +12,7 @@ algo::Dag dependences(const ir::Graph& graph);
 /// The ops so that data and constraints lead forwards; order of creation where they leave a choice.
 std::vector<ir::Op*> topologicalOrder(const ir::Graph& graph);
 
+/// The given ops and all that must run before them, by data or ordering constraints. Null ones are left out.
+std::vector<const ir::Op*> mustRunBefore(const std::vector<const ir::Op*>& ops);
+
 }  // namespace popxl::analysis

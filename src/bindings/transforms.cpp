@@ -134,12 +134,13 @@ void bindTransforms(nb::module_& m) {
       "Names of the passes of run_pass.");
   m.def(
       "merge_exchange",
-      [](const GraphHandle& g, const std::vector<OpHandle>& transfers) {
+      [](const GraphHandle& g, const std::vector<OpHandle>& given) {
         std::vector<ir::Op*> ops;
-        for (const OpHandle& op : transfers) ops.push_back(op.ptr);
+        for (const OpHandle& op : given) ops.push_back(op.ptr);
         passes::mergeExchanges(*g, ops);
       },
-      nb::arg("graph"), nb::arg("transfers"), "Makes one op of transfers that do not depend on each other.");
+      nb::arg("graph"), nb::arg("ops"),
+      "Makes one op of those of the ops that are transfers and do not depend on each other.");
   m.def(
       "decompose_sum", [](const GraphHandle& g) { return passes::decomposeSum(*g); }, nb::arg("graph"),
       "Splits sums of more than two tensors; returns whether there were any.");

@@ -19,10 +19,6 @@ struct Exchange {
   size_t operands() const { return isRemote() ? 2 : 1; }
 };
 
-/// Whether an op of this name is a transfer that a multi_exchange may hold.
-inline bool isExchange(std::string_view name) {
-  return name == "host_load" || name == "host_store" || name == "remote_load" || name == "remote_store";
-}
 /// The transfers of a multi_exchange in order; their operands, and results of loads, follow each other.
 std::vector<Exchange> exchangesOf(const ir::Op& op);
 /// The attribute that exchangesOf reads.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "analysis/dependences.h"
 #include "ops/exchange.h"
 #include "passes/pass.h"
 
@@ -11,20 +12,23 @@ namespace {
 
 using ir::Op;
 
-/// Whether one of the ops must run before `op`, by data or order.
-bool dependsOnOne(const Op& op, const std::vector<Op*>& others) {
-  std::unordered_set<const Op*> seen;
-  std::vector<const Op*> work = {&op};
-  while (!work.empty()) {
-    const Op* next = work.back();
-    work.pop_back();
-    const auto visit = [&](const Op* before) {
-      if (before != nullptr && seen.insert(before).second) work.push_back(before);
-    };
-    for (const ir::Tensor* t : next->inputs()) visit(t == nullptr ? nullptr : t->producer());
-    for (const Op* before : next->after()) visit(before);
+bool isTransfer(const Op& op) {
+  switch (op.def().structure) {
+    case ir::Structure::kHostLoad:
+    case ir::Structure::kHostStore:
+    case ir::Structure::kRemoteLoad:
+    case ir::Structure::kRemoteStore:
+      return !op.inplace();  // then its result is memory of another op
+    default:
+      return false;
   }
-  return std::any_of(others.begin(), others.end(), [&](const Op* other) { return seen.contains(other); });
+}
+
+/// Whether one of the ops must run before `op`.
+bool dependsOnOne(const Op& op, const std::vector<Op*>& others) {
+  const std::vector<const Op*> before = analysis::mustRunBefore({&op});
+  const std::unordered_set<const Op*> wanted(others.begin(), others.end());
+  return std::any_of(before.begin(), before.end(), [&](const Op* b) { return wanted.contains(b); });
 }
 
 std::string targetOf(const Op& op) {
@@ -54,14 +58,14 @@ void merge(ir::Graph& graph, const std::vector<Op*>& members) {
 
 }  // namespace
 
-void mergeExchanges(ir::Graph& graph, const std::vector<Op*>& transfers) {
+void mergeExchanges(ir::Graph& graph, const std::vector<Op*>& ops) {
   std::vector<Op*> group;
   const auto finish = [&] {
     if (group.size() > 1) merge(graph, group);
     group.clear();
   };
-  for (Op* op : transfers) {
-    if (op->inplace()) continue;  // its result is memory of another op
+  for (Op* op : ops) {
+    if (!isTransfer(*op)) continue;
     const bool elsewhere = !group.empty() && op->settings().context != group.front()->settings().context;
     if (elsewhere || dependsOnOne(*op, group)) finish();
     group.push_back(op);
@@ -71,12 +75,8 @@ void mergeExchanges(ir::Graph& graph, const std::vector<Op*>& transfers) {
 
 bool mergeExchange(ir::Ir& ir) {
   return changeGraphs(ir, [](ir::Graph& graph) {
-    std::vector<Op*> transfers;
-    for (Op* op : graph.ops()) {
-      if (ops::isExchange(op->name())) transfers.push_back(op);
-    }
     const size_t before = graph.ops().size();
-    mergeExchanges(graph, transfers);
+    mergeExchanges(graph, std::vector<Op*>(graph.ops()));
     return graph.ops().size() != before;
   });
 }

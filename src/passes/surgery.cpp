@@ -1,7 +1,5 @@
 #include "passes/surgery.h"
 
-#include <unordered_set>
-
 #include "analysis/dependences.h"
 #include "analysis/written.h"
 #include "base/error.h"
@@ -146,10 +144,9 @@ void checkConnections(const GradInfo& info, bool inputs) {
     if (inputs ? (isGrad ? out : end || out) : isGrad && end) continue;
     fail(ErrorKind::kValue,
          "`{}`, one of the {} of gradient graph `{}`, can't stand for {}`{}`: its inputs are gradients of "
-         "outputs "
-         "of the forward graph or inputs and outputs of it, its outputs are gradients of inputs of the "
-         "forward "
-         "graph",
+         "outputs of the forward graph or inputs and outputs of it, its outputs are gradients of inputs of "
+         "the "
+         "forward graph",
          own[i]->id(), what, info.graph->displayName(), isGrad ? "the gradient of " : "", t->id());
   }
 }
@@ -161,26 +158,6 @@ void checkGradInfo(const GradInfo& info) {
   checkConnections(info, false);
 }
 
-namespace {
-
-/// The ops that a tensor is computed by or that ordering constraints put before these.
-std::vector<const Op*> mustRunFor(const Tensor& t) {
-  std::vector<const Op*> ops;
-  std::unordered_set<const Op*> seen;
-  const auto visit = [&](const Op* op) {
-    if (op != nullptr && seen.insert(op).second) ops.push_back(op);
-  };
-  visit(t.producer());
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const Op* op = ops[i];
-    for (const Tensor* in : op->inputs()) visit(in == nullptr ? nullptr : in->producer());
-    for (const Op* before : op->after()) visit(before);
-  }
-  return ops;
-}
-
-}  // namespace
-
 void replaceUses(Graph& graph, Tensor* old, Tensor* by) {
   for (const Tensor* t : {old, by}) {
     if (&t->graph() == &graph) continue;
@@ -191,7 +168,7 @@ void replaceUses(Graph& graph, Tensor* old, Tensor* by) {
     fail(ErrorKind::kValue, "tensor `{}`, {}, can't be replaced by `{}`, {}: they must have one type",
          old->id(), old->type().str(), by->id(), by->type().str());
   }
-  for (const Op* op : mustRunFor(*by)) {
+  for (const Op* op : analysis::mustRunBefore({by->producer()})) {
     if (ir::indexIn(op->inputs(), old) == op->inputs().size()) continue;
     fail(ErrorKind::kValue,
          "tensor `{}` can't be replaced by `{}`: `{}` at {} reads it and must run before `{}`", old->id(),

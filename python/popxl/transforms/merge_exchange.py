@@ -6,8 +6,6 @@ from typing import Iterator, List
 from popxl import _core
 from popxl.context import get_current_graph, in_sequence, io_tiles
 
-_EXCHANGES = ("host_load", "host_store", "remote_load", "remote_load_", "remote_store")
-
 
 @contextlib.contextmanager
 def io_tile_exchange(verify_overlap: bool = True) -> Iterator[None]:
@@ -50,6 +48,4 @@ def merge_exchange() -> Iterator[None]:
         yield
     finally:
         graph.remove_op_created_hook(handle)
-    exchanges = [op for op in made if not op.erased and op.table_name in _EXCHANGES]
-    if len(exchanges) > 1:
-        _core.merge_exchange(graph._pb_graph, exchanges)
+    _core.merge_exchange(graph._pb_graph, [op for op in made if not op.erased])
