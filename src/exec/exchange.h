@@ -54,12 +54,11 @@ class Exchange {
   std::vector<T> gatherAll(const ir::Op& op, const std::vector<T>& mine);
   void announce(const char* name);
   void announce(const ir::Op& op);
-
-  int64_t lanes_, first_ = 0, replicas_;
-  dist::Cluster* cluster_ = nullptr;
   void runParts(const std::vector<LocalPart>& parts, const RunMemory& memory);
   void transfer(const Round& round, const RunMemory& memory);
 
+  int64_t lanes_, first_ = 0, replicas_;
+  dist::Cluster* cluster_ = nullptr;
   std::map<const compile::RunCollective*, ExchangePlan> plans_;
   std::vector<std::byte*> from_, to_;  // of a part of a collective, by replica
   std::vector<dist::Message> sends_, receives_;

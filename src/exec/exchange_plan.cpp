@@ -47,35 +47,28 @@ class Planner {
       list.push_back({from.plus(done), to.plus(done), std::min(kCopyBytes, bytes - done)});
   }
 
-  static int64_t sizeOf(const std::vector<Transfer>& pieces) {
+  /// One message of pieces: the piece itself if it is the only one, else memory. `copy(piece, place)` for
+  /// each of several and its place there.
+  template <typename CopyPiece>
+  void addMessage(std::vector<Transfer>& list, const std::vector<Transfer>& pieces, const CopyPiece& copy) {
     int64_t bytes = 0;
     for (const Transfer& piece : pieces) bytes += piece.bytes;
-    return bytes;
-  }
-
-  /// One message of pieces: the piece itself if it is the only one.
-  void send(Round& round, int32_t peer, const std::vector<Transfer>& pieces) {
-    const int64_t bytes = sizeOf(pieces);
     if (bytes == 0) return;
-    if (pieces.size() == 1) return round.sends.push_back({peer, pieces.front().at, bytes});
+    if (pieces.size() == 1) return list.push_back(pieces.front());
     Place next = {Kind::kMemory, 0, reserve(bytes)};
-    round.sends.push_back({peer, next, bytes});
+    list.push_back({pieces.front().peer, next, bytes});
     for (const Transfer& piece : pieces) {
-      addCopy(round.pack, piece.at, next, piece.bytes);
+      copy(piece, next);
       next = next.plus(piece.bytes);
     }
   }
-
-  void receive(Round& round, int32_t peer, const std::vector<Transfer>& pieces) {
-    const int64_t bytes = sizeOf(pieces);
-    if (bytes == 0) return;
-    if (pieces.size() == 1) return round.receives.push_back({peer, pieces.front().at, bytes});
-    Place next = {Kind::kMemory, 0, reserve(bytes)};
-    round.receives.push_back({peer, next, bytes});
-    for (const Transfer& piece : pieces) {
-      addCopy(round.unpack, next, piece.at, piece.bytes);
-      next = next.plus(piece.bytes);
-    }
+  void send(Round& round, const std::vector<Transfer>& pieces) {
+    addMessage(round.sends, pieces,
+               [&](const Transfer& t, Place place) { addCopy(round.pack, t.at, place, t.bytes); });
+  }
+  void receive(Round& round, const std::vector<Transfer>& pieces) {
+    addMessage(round.receives, pieces,
+               [&](const Transfer& t, Place place) { addCopy(round.unpack, place, t.at, t.bytes); });
   }
 
   /// Parts of operands from each process to each that needs them, those of one process in one piece of
@@ -90,7 +83,7 @@ class Planner {
         if (isOwn(part.replica))
           out.push_back({peer, whereOwn(part.replica).plus(part.begin), part.end - part.begin});
       }
-      send(plan_.first, peer, out);
+      send(plan_.first, out);
       int64_t bytes = 0;
       for (const OperandPart& part : needs(self_)) {
         if (processOf(part.replica) != peer) continue;
@@ -166,6 +159,15 @@ class Reduced : public Planner {
     std::vector<int32_t> leaders;    ///< the first member of each
     bool combined = false;           ///< each process reduces its members before
     bool spans() const { return processes.size() > 1; }
+    bool has(int32_t process) const { return placeOf(process) < processes.size(); }
+    /// The first member that a process has.
+    int32_t leaderOf(int32_t process) const { return leaders.at(placeOf(process)); }
+    /// Of a process among those that have members; their number for one that has none.
+    size_t placeOf(int32_t process) const {
+      return static_cast<size_t>(std::find(processes.begin(), processes.end(), process) - processes.begin());
+    }
+    /// The replicas whose values meet in the reduction of slices.
+    const std::vector<int32_t>& sources() const { return combined ? leaders : members; }
   };
   struct Range {
     int64_t begin, end;  ///< elements
@@ -194,32 +196,17 @@ class Reduced : public Planner {
 
   /// The elements that a process of a group reduces.
   Range sliceOf(const Group& group, int32_t process) const {
-    const auto place = static_cast<int64_t>(
-        std::find(group.processes.begin(), group.processes.end(), process) - group.processes.begin());
+    const auto place = static_cast<int64_t>(group.placeOf(process));
     const auto parts = static_cast<int64_t>(group.processes.size());
     POPXL_ASSERT(place < parts, "process {} has no member", process);
     const int64_t each = roundUp((what_.elements + parts - 1) / parts, kAlign / size_);
     return {std::min(what_.elements, place * each), std::min(what_.elements, (place + 1) * each)};
   }
 
-  bool has(const Group& group, int32_t process) const {
-    return std::find(group.processes.begin(), group.processes.end(), process) != group.processes.end();
-  }
-  int32_t leaderOf(const Group& group, int32_t process) const {
-    for (size_t i = 0; i < group.processes.size(); ++i) {
-      if (group.processes[i] == process) return group.leaders[i];
-    }
-    POPXL_ASSERT(false, "process {} has no member", process);
-  }
-  /// The replicas whose values meet in the reduction of slices.
-  static const std::vector<int32_t>& sourcesOf(const Group& group) {
-    return group.combined ? group.leaders : group.members;
-  }
-
   template <typename F>
   void forSpanning(int32_t process, const F& f) const {
     for (const Group& group : groups_) {
-      if (group.spans() && has(group, process)) f(group);
+      if (group.spans() && group.has(process)) f(group);
     }
   }
 
@@ -278,7 +265,7 @@ class Reduced : public Planner {
     forSpanning(process, [&](const Group& group) {
       const Range slice = sliceOf(group, process);
       if (slice.begin == slice.end) return;
-      for (const int32_t m : sourcesOf(group)) out.push_back({m, slice.begin * size_, slice.end * size_});
+      for (const int32_t m : group.sources()) out.push_back({m, slice.begin * size_, slice.end * size_});
     });
     return out;
   }
@@ -295,13 +282,13 @@ class Reduced : public Planner {
       kernels::ReplicaGroups members;
       for (const Group* group : groups) {
         const int64_t begin = sliceOf(*group, self_).begin * size_;
-        for (const int32_t m : sourcesOf(*group)) {
+        for (const int32_t m : group->sources()) {
           const Place at = isOwn(m) ? operandOf(m) : arrived.from[static_cast<size_t>(m)];
           part.from[static_cast<size_t>(m)] = at.plus(begin);
         }
-        const int32_t leader = leaderOf(*group, self_);
+        const int32_t leader = group->leaderOf(self_);
         part.to[static_cast<size_t>(leader)] = {Kind::kResult, leader, begin};
-        members.push_back(sourcesOf(*group));
+        members.push_back(group->sources());
       }
       AllReduce slice = what_;
       if (key.second) slice = kernels::secondStage(what_);
@@ -318,17 +305,17 @@ class Reduced : public Planner {
       if (peer == self_) continue;
       std::vector<Transfer> out, in;
       forSpanning(self_, [&](const Group& group) {
-        if (!has(group, peer)) return;
-        const Place result = {Kind::kResult, leaderOf(group, self_), 0};
+        if (!group.has(peer)) return;
+        const Place result = {Kind::kResult, group.leaderOf(self_), 0};
         const Range mine = sliceOf(group, self_), other = sliceOf(group, peer);
         out.push_back({peer, result.plus(mine.begin * size_), (mine.end - mine.begin) * size_});
         in.push_back({peer, result.plus(other.begin * size_), (other.end - other.begin) * size_});
       });
-      send(plan_.second, peer, out);
-      receive(plan_.second, peer, in);
+      send(plan_.second, out);
+      receive(plan_.second, in);
     }
     forSpanning(self_, [&](const Group& group) {
-      const int32_t leader = leaderOf(group, self_);
+      const int32_t leader = group.leaderOf(self_);
       for (const int32_t m : group.members) {
         if (!isOwn(m) || m == leader) continue;
         addCopy(plan_.share, {Kind::kResult, leader, 0}, {Kind::kResult, m, 0}, what_.elements * size_);

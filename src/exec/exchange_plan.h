@@ -46,10 +46,11 @@ struct LocalPart {
 
 /// How one process takes part in a collective.
 ///
-/// Operands are sent to where a result needs them, and only their parts that it needs. An all-reduce is cut:
-/// each process that has members of a group reduces one part of the elements and sends it to the others, so
-/// that a process sends and receives twice the operand, however many there are. Replicas of a process that
-/// are a whole branch of the tree of the reduction are reduced before, where that changes no bit.
+/// Operands are sent to where a result needs them, and only their parts that it needs. An all-reduce that is
+/// not small is cut: each process that has members of a group reduces one part of the elements and sends it
+/// to the others, so that a process sends and receives twice the operand, however many there are. Replicas of
+/// a process that are a whole branch of the tree of the reduction are reduced before, where that changes no
+/// bit.
 struct ExchangePlan {
   std::vector<LocalPart> before;  ///< of what this process has
   Round first;

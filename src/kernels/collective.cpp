@@ -166,19 +166,18 @@ void reduceItem(const AllReduce& what, std::span<const int32_t> members, std::sp
 template <typename T>
 class Reduce final : public Collective {
  public:
-  Reduce(AllReduce what, bool scatters)
-      : what_(std::move(what)), elements_(what_.elements), groups_(what_.groups), scatters_(scatters) {
-    for (const auto& members : groups_)
+  Reduce(AllReduce what, bool scatters) : what_(std::move(what)), scatters_(scatters) {
+    for (const auto& members : what_.groups)
       POPXL_ASSERT(members.size() < size_t{1} << (kMaxDepth - 2), "too many");
   }
 
   void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
-    const auto size = static_cast<int64_t>(groups_.front().size()), shares = scatters_ ? size : 1;
-    const int64_t share = ceilDiv(elements_, shares), items = ceilDiv(share, kItem);
-    const int64_t all = items * shares * static_cast<int64_t>(groups_.size());
-    forItems(all, elements_ * static_cast<int64_t>(from.size()), [&](int64_t i) {
-      const auto& members = groups_[static_cast<size_t>(i / items / shares)];
-      const int64_t begin = i / items % shares * share, end = std::min(begin + share, elements_);
+    const auto size = static_cast<int64_t>(what_.groups.front().size()), shares = scatters_ ? size : 1;
+    const int64_t share = ceilDiv(what_.elements, shares), items = ceilDiv(share, kItem);
+    const int64_t all = items * shares * static_cast<int64_t>(what_.groups.size());
+    forItems(all, what_.elements * static_cast<int64_t>(from.size()), [&](int64_t i) {
+      const auto& members = what_.groups[static_cast<size_t>(i / items / shares)];
+      const int64_t begin = i / items % shares * share, end = std::min(begin + share, what_.elements);
       const int64_t first = begin + i % items * kItem, last = std::min(first + kItem, end);
       std::byte* own =
           scatters_ ? to[static_cast<size_t>(members[static_cast<size_t>(begin / share)])] : nullptr;
@@ -193,18 +192,19 @@ class Reduce final : public Collective {
   const AllReduce* allReduce() const override { return scatters_ ? nullptr : &what_; }
   std::vector<OperandPart> reads(int32_t replica) const override {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    const auto [members, k] = placeOf(replica, groups_);
-    const int64_t part = scatters_ ? ceilDiv(elements_, static_cast<int64_t>(members->size())) : elements_;
-    const int64_t begin = scatters_ ? std::min(elements_, k * part) : 0;
+    const auto [members, k] = placeOf(replica, what_.groups);
+    const int64_t part =
+        scatters_ ? ceilDiv(what_.elements, static_cast<int64_t>(members->size())) : what_.elements;
+    const int64_t begin = scatters_ ? std::min(what_.elements, k * part) : 0;
     std::vector<OperandPart> out;
     for (const int32_t m : *members)
-      out.push_back({m, begin * kSize, std::min(elements_, begin + part) * kSize});
+      out.push_back({m, begin * kSize, std::min(what_.elements, begin + part) * kSize});
     return out;
   }
   std::string describe() const override {
     return fmt::format("{} {} {} {} over {} group(s) of {}", scatters_ ? "reduce_scatter" : "all_reduce",
-                       nameOf(what_.reduction), popxl::nameOf(what_.dtype), elements_, groups_.size(),
-                       groups_.front().size());
+                       nameOf(what_.reduction), popxl::nameOf(what_.dtype), what_.elements,
+                       what_.groups.size(), what_.groups.front().size());
   }
 
  private:
@@ -216,7 +216,7 @@ class Reduce final : public Collective {
   void shareRow(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
                 std::span<std::byte* const> to) const {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    const bool stream = elements_ * kSize * static_cast<int64_t>(to.size()) > kStreamBytes;
+    const bool stream = what_.elements * kSize * static_cast<int64_t>(to.size()) > kStreamBytes;
     for (const int32_t m : members) {
       std::byte* result = to[static_cast<size_t>(m)];
       if (result == nullptr) continue;
@@ -229,10 +229,10 @@ class Reduce final : public Collective {
   }
 
   void padWithZeros(std::span<std::byte* const> to) const {
-    for (const auto& members : groups_) {
-      const int64_t part = ceilDiv(elements_, static_cast<int64_t>(members.size()));
+    for (const auto& members : what_.groups) {
+      const int64_t part = ceilDiv(what_.elements, static_cast<int64_t>(members.size()));
       for (size_t k = 0; k < members.size(); ++k) {
-        const int64_t present = std::clamp<int64_t>(elements_ - static_cast<int64_t>(k) * part, 0, part);
+        const int64_t present = std::clamp<int64_t>(what_.elements - static_cast<int64_t>(k) * part, 0, part);
         T* values = reinterpret_cast<T*>(to[static_cast<size_t>(members[k])]);
         if (values == nullptr) continue;
         std::fill(values + present, values + part, T{});
@@ -241,8 +241,6 @@ class Reduce final : public Collective {
   }
 
   AllReduce what_;
-  int64_t elements_;
-  const ReplicaGroups& groups_;
   bool scatters_;
 };
 

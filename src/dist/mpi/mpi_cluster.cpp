@@ -142,7 +142,9 @@ class MpiCluster final : public Cluster {
   static Units unitsOf(int64_t bytes) {
     const int64_t count = bytes % 8 == 0 ? bytes / 8 : bytes;
     if (count > INT_MAX) {
-      report(": more than 16 GiB are to be exchanged at once, which MPI does not do");
+      report(
+          ": more is to be exchanged at once than MPI counts (16 GiB in words of 8 bytes, 2 GiB of other "
+          "sizes)");
       MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     }
     return {static_cast<int>(count), bytes % 8 == 0 ? MPI_UINT64_T : MPI_BYTE};
