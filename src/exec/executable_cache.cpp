@@ -92,12 +92,11 @@ ExecutableCache::ExecutableCache(const ir::Ir& ir, const Digest& build, int64_t 
   path_ = folder_ / (hex(own_.ir) + std::string(kCacheFileEnding));
 }
 
-/// A file's content, without the results unless `whole`; nothing where it is of no use.
-std::optional<Executable> ExecutableCache::read(const fs::path& path, bool whole) const {
-  const std::optional<std::string> bytes = readFile(path, limit_);
-  if (!bytes) return std::nullopt;
+/// What the bytes of a file are, without the results unless `whole`; nothing where they are of no use.
+std::optional<Executable> ExecutableCache::contentOf(const std::string& bytes, const fs::path& path,
+                                                     bool whole) const {
   FileFault fault{};
-  std::optional<Executable> executable = (whole ? decode : peek)(*bytes, build_, fault);
+  std::optional<Executable> executable = (whole ? decode : peek)(bytes, build_, fault);
   if (!executable) {
     log().info("Ignoring cache file because it does not contain {}: {}", describe(fault), path.string());
   } else if (whole) {
@@ -123,9 +122,10 @@ void ExecutableCache::loadRelated(bool all) {
   for (const fs::path& path : files) {
     if (path == path_ && !all) continue;
     if (all) log().info("Performing preload of popef file {}", path.string());
-    const std::optional<Executable> digests = read(path, false);
+    const std::optional<std::string> bytes = readFile(path, limit_);
+    const auto digests = bytes ? contentOf(*bytes, path, false) : std::nullopt;
     if (!digests || (!all && !sharesGraph(*digests))) continue;
-    if (std::optional<Executable> executable = read(path, true)) {
+    if (std::optional<Executable> executable = contentOf(*bytes, path, true)) {
       offer(std::move(*executable));
       if (all) log().info("Completed preload of popef file {}", path.string());
     }
@@ -134,7 +134,8 @@ void ExecutableCache::loadRelated(bool all) {
 
 bool ExecutableCache::load() {
   if (!environment("POPART_PRELOAD_POPEF").empty()) loadRelated(true);
-  std::optional<Executable> executable = read(path_, true);
+  const std::optional<std::string> bytes = readFile(path_, limit_);
+  std::optional<Executable> executable = bytes ? contentOf(*bytes, path_, true) : std::nullopt;
   if (executable && executable->ir != own_.ir) {
     log().info("Cache file hash did not match the IR hash {}: {}", hex(own_.ir), path_.string());
     executable.reset();

@@ -32,7 +32,8 @@ class ExecutableCache {
 
  private:
   ExecutableCache(const ir::Ir& ir, const Digest& build, int64_t limit);
-  std::optional<Executable> read(const std::filesystem::path& path, bool whole) const;
+  std::optional<Executable> contentOf(const std::string& bytes, const std::filesystem::path& path,
+                                      bool whole) const;
   bool sharesGraph(const Executable& other) const;
   void offer(Executable&& executable);
   void loadRelated(bool all);
