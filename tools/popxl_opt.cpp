@@ -107,8 +107,8 @@ void checkIdentity(const ir::Ir& program, const ir::PrintOptions& options) {
 /// Adds a gradient graph, printed with a line that says what its inputs and outputs stand for.
 void differentiate(ir::Ir& program, const std::string& name, bool recompute) {
   const std::vector<ir::Graph*> graphs = program.graphs();
-  const auto found =
-      std::find_if(graphs.begin(), graphs.end(), [&](const ir::Graph* g) { return g->displayName() == name; });
+  const auto found = std::find_if(graphs.begin(), graphs.end(),
+                                  [&](const ir::Graph* g) { return g->displayName() == name; });
   if (found == graphs.end()) {
     std::string names;
     for (const ir::Graph* g : graphs) names += (names.empty() ? "" : ", ") + g->displayName();

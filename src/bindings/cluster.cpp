@@ -13,11 +13,10 @@ namespace {
 void join(int32_t size, int32_t index) {
   const dist::Cluster& cluster = dist::cluster();
   if (cluster.size() != size || cluster.index() != index) {
-    fail(
-        ErrorKind::kRuntime,
-        "this process is instance {} of {} by the variables POPDIST_*, but process {} of {} by MPI; start it "
-        "with `poprun`",
-        index, size, cluster.index(), cluster.size());
+    fail(ErrorKind::kRuntime,
+         "this process is instance {} of {} by the variables POPDIST_*, but process {} of {} by MPI; start "
+         "it with `poprun`",
+         index, size, cluster.index(), cluster.size());
   }
 }
 

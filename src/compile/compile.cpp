@@ -48,8 +48,7 @@ void checkFits(const ir::Tensor& t, const ir::RemoteBuffer& buffer) {
   if (!shardOf.empty() && !holds) {
     fail(ErrorKind::kValue,
          "variable `{}` at {} is {}; remote buffer {}, in which it is to be kept, holds {} on each replica, "
-         "which "
-         "is not enough for {} shards",
+         "which is not enough for {} shards",
          t.id(), t.loc().str(), t.type().str(), t.settings().remoteBuffer, buffer.type.str(), shards);
   }
 }
@@ -150,8 +149,7 @@ void checkMainInputs(const ir::Graph& main) {
   const ir::Tensor& t = *main.inputs().front();
   fail(ErrorKind::kGraph,
        "the main graph has an input, `{}` made at {}, and nothing gives it a value: load it from a stream "
-       "with "
-       "`host_load`, or make it a variable",
+       "with `host_load`, or make it a variable",
        t.id(), t.loc().str());
 }
 

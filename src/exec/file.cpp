@@ -79,8 +79,7 @@ void File::allocate(int64_t bytes) {
     const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
     if (static_cast<double>(bytes) > free) {
       fail(ErrorKind::kRuntime,
-           "{} needs {} bytes, and its disk has {:.0f} free; make room, or name a folder on "
-           "another disk",
+           "{} needs {} bytes, and its disk has {:.0f} free; make room, or name a folder on another disk",
            path_, bytes, free);
     }
   }

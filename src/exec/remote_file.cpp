@@ -119,8 +119,7 @@ void RemoteFile::checkHead(const std::string& description) const {
   const auto damaged = [&](const char* what) {
     fail(ErrorKind::kRuntime,
          "{} is no file of remote buffers or is damaged: {}; name another folder, or bring the file back "
-         "from a "
-         "copy",
+         "from a copy",
          file_->path(), what);
   };
   Head head;
@@ -136,8 +135,7 @@ void RemoteFile::checkHead(const std::string& description) const {
   const auto [mine, other] = firstDifference(description, theirs);
   fail(ErrorKind::kRuntime,
        "{} belongs to another program: it has `{}` where this one has `{}`; name another folder, or remove "
-       "the "
-       "file if nobody needs it",
+       "the file if nobody needs it",
        file_->path(), other, mine);
 }
 
@@ -153,8 +151,7 @@ void RemoteFile::checkSize() const {
   }
   fail(ErrorKind::kRuntime,
        "{} is torn: it has {} of {} bytes, so that {} and what follows is lost; bring the file back from a "
-       "copy, or "
-       "remove it to begin anew",
+       "copy, or remove it to begin anew",
        file_->path(), size, size_, lost);
 }
 
@@ -207,8 +204,7 @@ std::vector<std::pair<int64_t, int>> RemoteFile::readRecords() {
   if (digest != committed_.digest) {
     fail(ErrorKind::kRuntime,
          "{} is torn: {} not what run {} left there, as the machine stopped before all of it was on the "
-         "disk; bring "
-         "the file back from a copy, or remove it to begin anew",
+         "disk; bring the file back from a copy, or remove it to begin anew",
          file_->path(), torn < 0 ? "some entries are" : layout_.describe(torn) + " is",
          committed_.generation);
   }

@@ -287,8 +287,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
   if (failed_) {
     fail(ErrorKind::kDevice,
          "the last run of this session failed half way, so its variables may be half updated; write them "
-         "again "
-         "(write_variables_data or weights_from_host) before the next run");
+         "again (write_variables_data or weights_from_host) before the next run");
   }
   try {
     setCursors(buffers);

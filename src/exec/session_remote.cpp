@@ -45,8 +45,7 @@ void Session::alignCommits() {
   if (most > least + 1) {
     fail(ErrorKind::kRuntime,
          "the remote buffers in {} are not of one run: of the processes that left them one had done {} "
-         "commits and "
-         "another {}; remove the files to begin anew",
+         "commits and another {}; remove the files to begin anew",
          storage_.directory, least, most);
   }
   if (mine > least) remote_->entries().undoCommit();

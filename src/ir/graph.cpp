@@ -120,8 +120,7 @@ Tensor* Graph::addVariable(std::string_view name, TensorType type, std::shared_p
   if (!isMain()) {
     fail(ErrorKind::kValue,
          "variable `{}` can't be made in graph `{}`: variables live in the main graph; make it there and "
-         "pass it to the "
-         "graph as an input",
+         "pass it to the graph as an input",
          name, displayName());
   }
   Tensor* t = newTensor(uniqueName(name), std::move(type), TensorKind::kVariable);

@@ -221,8 +221,7 @@ void checkTypes(const MatmulSpec& s) {
   if (!same && !float8) {
     fail(ErrorKind::kType,
          "matmul: operands are {} and {}, the result is {}; expected one dtype for all three, or two float8 "
-         "operands "
-         "and a float16 result; cast an operand",
+         "operands and a float16 result; cast an operand",
          nameOf(s.lhs.dtype), nameOf(s.rhs.dtype), nameOf(s.out.dtype));
   }
   POPXL_ASSERT(!s.scaled || float8, "a scale needs float8 operands, not {}", nameOf(s.lhs.dtype));

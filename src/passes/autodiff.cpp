@@ -101,8 +101,7 @@ void gainOutput(Graph& graph, Tensor* t, Changes& changes) {
     if (site->def().structure != ir::Structure::kConditional) continue;
     fail(ErrorKind::kGraph,
          "graph `{}` can't gain output `{}`, which a gradient may need: `{}` at {} runs the graph as one of "
-         "two "
-         "branches; differentiate or add the output before making it, or return the tensor",
+         "two branches; differentiate or add the output before making it, or return the tensor",
          graph.displayName(), t->id(), site->name(), site->loc().str());
   }
   std::vector<ir::TensorType> types;
@@ -158,8 +157,7 @@ GradInfo Differentiator::gradOfBody(Graph& body, std::vector<Tensor*> provided,
   if (options_.known.contains(&body)) {
     fail(ErrorKind::kGraph,
          "the gradient graph that is given for `{}` can't be used: a loop or a conditional runs that graph; "
-         "give "
-         "one for a graph that it calls instead",
+         "give one for a graph that it calls instead",
          body.displayName());
   }
   Differentiator own(body, options, state_, Intermediates::kRecomputed);

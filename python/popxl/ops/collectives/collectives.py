@@ -2,8 +2,8 @@
 
 from typing import List, Literal, Optional, Sequence, Tuple, get_args
 
-from popxl.replica_grouping import ReplicaGrouping, grouping_of
 from popxl.ops._build import one
+from popxl.replica_grouping import ReplicaGrouping, grouping_of
 from popxl.tensor import Tensor
 
 from popart.variable_settings import CommGroup, CommGroupType  # isort: skip
