@@ -91,7 +91,7 @@ def test_a_session_goes_on_where_another_ended(tmp_path):
 
 
 def _counter(start: float = 0.0):
-    """A variable in a remote buffer, larger than an entry says, that every run adds 1 to, and one that it does not."""
+    """A variable in a remote buffer that every run adds 1 to, and one that it does not."""
     ir = popxl.Ir()
     with ir.main_graph, popxl.in_sequence():
         buffer = popxl.remote_buffer((3,), popxl.float32, 4)
