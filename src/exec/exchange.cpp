@@ -131,10 +131,10 @@ void Exchange::transfer(const Round& round, const RunMemory& memory) {
   runCopies(round.unpack, memory);
 }
 
-template <typename T>
-std::vector<T> Exchange::gatherAll(const ir::Op& op, const std::vector<T>& mine) {
+template <typename Activity, typename T>
+std::vector<T> Exchange::gatherAll(const Activity& activity, const std::vector<T>& mine) {
   if (alone()) return mine;
-  announce(op);
+  announce(activity);
   std::vector<T> all(mine.size() * static_cast<size_t>(cluster_->size()));
   cluster_->allGather(mine.data(), static_cast<int64_t>(mine.size() * sizeof(T)), all.data());
   return all;
@@ -142,6 +142,10 @@ std::vector<T> Exchange::gatherAll(const ir::Op& op, const std::vector<T>& mine)
 
 std::vector<std::byte> Exchange::gather(const ir::Op& op, const std::vector<std::byte>& mine) {
   return gatherAll(op, mine);
+}
+
+std::vector<int64_t> Exchange::gather(const char* activity, int64_t mine) {
+  return gatherAll(activity, std::vector<int64_t>{mine});
 }
 
 int64_t Exchange::agree(const ir::Op& op, const std::vector<int64_t>& mine) {

@@ -36,6 +36,9 @@ class Exchange {
   /// The value that the replicas of all processes have, given those of this one. Error(kValue) as `agreed`,
   /// on all of them.
   int64_t agree(const ir::Op& op, const std::vector<int64_t>& mine);
+  /// What each process says, in their order. `activity` is told should another one be gone, as by
+  /// Cluster::setActivity.
+  std::vector<int64_t> gather(const char* activity, int64_t mine);
   /// A run of this process has failed. Unless it is known that all have, the others are told not to wait, and
   /// what comes next on this one is refused.
   void fail();
@@ -50,8 +53,8 @@ class Exchange {
                  const std::function<const std::byte*(int64_t lane)>& value);
 
  private:
-  template <typename T>
-  std::vector<T> gatherAll(const ir::Op& op, const std::vector<T>& mine);
+  template <typename Activity, typename T>
+  std::vector<T> gatherAll(const Activity& activity, const std::vector<T>& mine);
   void announce(const char* name);
   void announce(const ir::Op& op);
   void runParts(const std::vector<LocalPart>& parts, const RunMemory& memory);

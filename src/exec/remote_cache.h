@@ -34,6 +34,7 @@ class RemoteCache final : public RemoteStore {
   void commit() override;
   void rollBack() override;
   void sync() override { file_.sync(); }
+  bool isFile() const override { return true; }
   bool isKept(int64_t number) const override { return file_.isKept(number); }
   int64_t commits() const override { return file_.commits(); }
   void undoCommit() override { file_.undoCommit(); }

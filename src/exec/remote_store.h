@@ -53,6 +53,8 @@ class RemoteStore {
   /// Makes what was committed outlive a failure of power.
   virtual void sync() {}
 
+  /// Whether what is committed outlives the process.
+  virtual bool isFile() const { return false; }
   /// Whether an entry was stored and committed, by this or by one that held the same before.
   virtual bool isKept(int64_t /*number*/) const { return false; }
   /// How often was committed.

@@ -75,7 +75,7 @@ void Session::attach() {
   const std::unique_lock<std::mutex> lock = use(running_);
   if (attached()) return;
   const compile::Code& main = program_->main();
-  if (remote_ == nullptr) openRemote();
+  if (remote_ == nullptr) mayFailAlone([&] { openRemote(); });
   if (variables_ == nullptr) {
     variables_ = std::make_unique<Arena>(program_->variableBytes * replicas_ + program_->sharedBytes);
     lanes_.resize(static_cast<size_t>(replicas_));
@@ -167,17 +167,19 @@ void Session::weightsFromHost() {
                          kernels::After::kLeft);
     }
   }
-  committed([&] {
-    for (const compile::RemoteVariable& v : program_->remoteVariables) {
-      const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
-      for (int64_t lane = 0; lane < replicas_; ++lane) {
-        const int64_t replica = exchange_.first() + lane;
-        remote_->storeShard(v, lane, shardOf(*own, replica), hostValue(*own, replica));
-      }
-    }
-  });
+  mayFailAlone([&] { committed([&] { storeRemoteVariables(); }); });
   failed_ = false;
   prepared_ = false;
+}
+
+void Session::storeRemoteVariables() {
+  for (const compile::RemoteVariable& v : program_->remoteVariables) {
+    const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+    for (int64_t lane = 0; lane < replicas_; ++lane) {
+      const int64_t replica = exchange_.first() + lane;
+      remote_->storeShard(v, lane, shardOf(*own, replica), hostValue(*own, replica));
+    }
+  }
 }
 
 /// Brings what only fixed variables and constants determine up to date.
@@ -240,17 +242,13 @@ void Session::remoteToHost(const compile::RemoteVariable& v) {
   const auto join = [&](int64_t shard, const std::byte* from, std::byte* to) {
     RemoteMemory::join(v, shard, from, to);
   };
-  try {
-    toHost(*ir_->mainGraph().find(v.tensor->name()), v.shardBytes, value, join);
-  } catch (...) {  // a file may fail on this process alone
-    exchange_.fail();
-    throw;
-  }
+  mayFailAlone([&] { toHost(*ir_->mainGraph().find(v.tensor->name()), v.shardBytes, value, join); });
 }
 
 /// Commits what the work stores in remote buffers, or if it fails, nothing.
 template <typename Work>
 void Session::committed(const Work& work) {
+  meetBeforeStores();
   try {
     work();
     remote_->entries().commit();
@@ -289,7 +287,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
          "the last run of this session failed half way, so its variables may be half updated; write them "
          "again (write_variables_data or weights_from_host) before the next run");
   }
-  try {
+  mayFailAlone([&] {
     setCursors(buffers);
     if (!prepared_) prepare();
     failed_ = true;
@@ -299,10 +297,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
       engine_->run(memoryOfRun());
     });
     failed_ = false;
-  } catch (...) {
-    exchange_.fail();
-    throw;
-  }
+  });
 }
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) {

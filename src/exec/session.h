@@ -31,7 +31,8 @@ class Session {
  public:
   /// Compiles where the engine needs that. Error(kGraph) as compile::compile.
   /// Where remote buffers are kept in files and these are there already, variables in them have the values
-  /// of the files, on the host too. Error(kValue) and Error(kRuntime) as RemoteMemory.
+  /// of the files, on the host too. Error(kValue) and Error(kRuntime) as RemoteMemory, and when the files of
+  /// several processes are of no common state.
   explicit Session(std::shared_ptr<ir::Ir> ir, EngineKind kind = EngineKind::kCompiled,
                    RemoteStorage storage = {});
 
@@ -47,7 +48,8 @@ class Session {
   /// Whether the last run failed half way, so that the variables are not to be trusted.
   bool failed() const { return failed_; }
 
-  /// Variables from the Ir's host data to the session, and back. Error(kValue) when detached.
+  /// Variables from the Ir's host data to the session, and back; of all processes at once where there are
+  /// several. Error(kValue) when detached.
   void weightsFromHost();
   void weightsToHost();
   /// Of a variable of the Ir that retrieves the values of all replicas, these values, one after another, as
@@ -79,8 +81,14 @@ class Session {
   void setCursors(std::span<const StreamBuffer> buffers);
   void openRemote();
   void adoptRemoteVariables();
+  std::vector<int64_t> commitsOfAll();
   void alignCommits();
+  void meetBeforeStores();
+  [[noreturn]] void failOfDifferentRuns(const std::vector<int64_t>& commits) const;
+  void storeRemoteVariables();
   void remoteToHost(const compile::RemoteVariable& variable);
+  template <typename Work>
+  void mayFailAlone(const Work& work);
   template <typename Work>
   void committed(const Work& work);
   template <typename Value, typename Join>
@@ -113,5 +121,16 @@ class Session {
   bool prepared_ = false;  ///< the program's preparation ran on these variables
   std::mutex running_;
 };
+
+/// Work that may fail on this process alone: the others do not wait for it then.
+template <typename Work>
+void Session::mayFailAlone(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    exchange_.fail();
+    throw;
+  }
+}
 
 }  // namespace popxl::exec

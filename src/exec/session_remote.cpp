@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "exec/session.h"
@@ -13,42 +16,45 @@ void Session::openRemote() {
 
 /// Variables that files have from another session get their values from there.
 void Session::adoptRemoteVariables() {
-  try {
-    openRemote();
-    alignCommits();
-  } catch (...) {
-    exchange_.fail();
-    throw;
-  }
+  mayFailAlone([&] { openRemote(); });
+  alignCommits();
   for (const compile::RemoteVariable& v : program_->remoteVariables) {
     if (remote_->isKept(v) && ir_->mainGraph().find(v.tensor->name())->data()->writable) remoteToHost(v);
   }
   remote_.reset();
 }
 
-/// Several processes that were killed may have done one commit more or less: those with more undo it.
-/// Error(kRuntime) when their files are further apart.
+/// How many commits the file of each process has.
+std::vector<int64_t> Session::commitsOfAll() {
+  return exchange_.gather("agreeing on the state of remote buffers", remote_->entries().commits());
+}
+
+/// Processes that were killed may have done one commit more or less: those with more undo it. Error(kRuntime)
+/// on all of them when their files are further apart.
 void Session::alignCommits() {
-  if (exchange_.alone()) return;
-  const int64_t mine = remote_->entries().commits();
-  std::vector<int64_t> firstReplicas;
-  for (int64_t r = 0; r < exchange_.replicas(); r += exchange_.lanes()) firstReplicas.push_back(r);
-  const Exchange::Pieces pieces = exchange_.collect(
-      firstReplicas, sizeof(mine), [&](int64_t) { return reinterpret_cast<const std::byte*>(&mine); });
-  int64_t least = mine, most = mine;
-  for (const std::byte* piece : pieces.at) {
-    int64_t other = 0;
-    std::copy_n(piece, sizeof(other), reinterpret_cast<std::byte*>(&other));
-    least = std::min(least, other);
-    most = std::max(most, other);
-  }
-  if (most > least + 1) {
-    fail(ErrorKind::kRuntime,
-         "the remote buffers in {} are not of one run: of the processes that left them one had done {} "
-         "commits and another {}; remove the files to begin anew",
-         storage_.directory, least, most);
-  }
-  if (mine > least) remote_->entries().undoCommit();
+  const std::vector<int64_t> commits = commitsOfAll();
+  const auto [least, most] = std::minmax_element(commits.begin(), commits.end());
+  if (*most > *least + 1) failOfDifferentRuns(commits);
+  if (remote_->entries().commits() > *least) mayFailAlone([&] { remote_->entries().undoCommit(); });
+}
+
+/// No process stores what its next commit has before all have done the last one. So none is ever more than
+/// one ahead, and what the others have is then still in its file.
+void Session::meetBeforeStores() {
+  if (exchange_.alone() || !remote_->entries().isFile()) return;
+  const std::vector<int64_t> commits = commitsOfAll();
+  if (std::adjacent_find(commits.begin(), commits.end(), std::not_equal_to<>()) != commits.end())
+    failOfDifferentRuns(commits);
+}
+
+void Session::failOfDifferentRuns(const std::vector<int64_t>& commits) const {
+  std::string states;
+  for (size_t i = 0; i < commits.size(); ++i)
+    states += fmt::format("{}instance {} has state {}", i == 0 ? "" : ", ", i, commits[i]);
+  fail(ErrorKind::kRuntime,
+       "the remote buffers in {} are of different runs, too far apart to go back to one that all have: {}; "
+       "bring the files of one run back from a copy, or remove them all to begin anew",
+       storage_.directory, states);
 }
 
 void Session::flushRemoteBuffers() {
