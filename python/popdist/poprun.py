@@ -235,14 +235,20 @@ def _parser() -> argparse.ArgumentParser:
         "--mpi-local-args", type=_words, default=[], help="arguments of mpirun that are repeated for each instance"
     )
     parser.add_argument("--numa-aware", type=_flag, default=False, help="bind instances to NUMA nodes in turn")
-    parser.add_argument("--print-topology", type=_flag, default=False, help="print which instance has what, first")
+    parser.add_argument(
+        "--print-topology",
+        type=_flag,
+        nargs="?",
+        const=True,
+        default=False,
+        help="print which instance has what, first; no program is needed then",
+    )
     parser.add_argument("--only-output-from-instance", type=int, help="show the others only if the run fails")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the mpirun command")
     for name in _HARDWARE_FLAGS:
         parser.add_argument(f"--{name}", nargs="?", const="", help=argparse.SUPPRESS)
-    parser.add_argument("program", help="what to run")
-    arguments = parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    arguments.required = False  # so that nobody is told that there must be some
+    parser.add_argument("program", nargs="?", help="what to run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
@@ -280,10 +286,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     shown = options.only_output_from_instance
     if shown is not None and not 0 <= shown < len(instances):
         parser.error(f"there is no instance {shown} to show, only 0 to {len(instances) - 1}")
-    if shutil.which("mpirun") is None:
-        parser.error("mpirun is not on the PATH; install Open MPI")
     if options.print_topology:
         _print_topology(instances)
+    if options.program is None:
+        if options.print_topology:
+            return 0
+        parser.error("the following arguments are required: program")
+    if shutil.which("mpirun") is None:
+        parser.error("mpirun is not on the PATH; install Open MPI")
     command = mpirun_command(instances, options)
     if options.verbose:
         print(shlex.join(command), flush=True)

@@ -70,6 +70,13 @@ def test_what_was_not_shown_is_shown_after_a_failure(tmp_path: pathlib.Path) -> 
     assert "instance 1: ArithmeticError" in done.stderr
 
 
+@pytest.mark.parametrize("flag", [["--print-topology"], ["--print-topology=yes"], ["--print-topology", "yes"]])
+def test_topology_without_a_program(flag: list, capsys: pytest.CaptureFixture) -> None:
+    assert poprun.main(["--host=a,b", "--num-replicas=4", *flag]) == 0
+    rows = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line]
+    assert [row[:3] for row in rows[1:]] == [["0", "a", "0..1"], ["1", "b", "2..3"]]
+
+
 def test_topology_and_hardware_options(tmp_path: pathlib.Path) -> None:
     hardware = ["--vipu-partition=pod", "--num-ilds", "1"]
     done = launch(tmp_path, "--num-instances=2", "--num-replicas=8", "--print-topology=yes", *hardware)
@@ -144,6 +151,7 @@ def test_what_mpirun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--host=a,b", "--num-instances=3", "true"], "3 instances can't be spread evenly over 2 hosts"),
         (["--num-instances=0", "true"], "expected a positive number, not '0'"),
         (["--numa-aware=maybe", "true"], "expected yes or no, not 'maybe'"),
+        (["--print-topology", "true.py"], "expected yes or no, not 'true.py'"),
         (["--only-output-from-instance=2", "--num-instances=2", "true"], "there is no instance 2 to show, only 0 to 1"),
         (["--hostfile=/nowhere", "true"], "/nowhere"),
         (["--hostfile=/dev/null", "true"], "/dev/null names no host"),
@@ -152,7 +160,7 @@ def test_what_mpirun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--num-instances=\u00b2", "true"], "expected a positive number"),
         (["--mpi-global-args='-q", "true"], "--mpi-global-args: No closing quotation in \"'-q\""),
         (['--mpi-local-args="', "true"], "--mpi-local-args: No closing quotation"),
-        (["--print-topology=yes"], "the following arguments are required: program\n"),
+        (["--num-instances=2"], "the following arguments are required: program\n"),
     ],
 )
 def test_bad_options(arguments: list, message: str, capsys: pytest.CaptureFixture) -> None:
