@@ -11,10 +11,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace popxl::kernels::simd::HWY_NAMESPACE {
 
-/// kRows rows of C by kDeep rows of B: C is read and written once for every kDeep rows that stream by.
+/// Asks for what is read soon, into the second-level cache: the processor itself does not look beyond a page.
+inline void prefetch(const float* p) { __builtin_prefetch(p, 0, 2); }
+
+/// kRows rows of C by kDeep rows of B, which is read `ahead` elements before it is used: C is read and
+/// written once for every kDeep rows that stream by.
 template <int kRows, int kDeep>
 HWY_ATTR void thinRowsStep(int64_t n, const float* a, int64_t aRow, int64_t aCol, const float* b,
-                           int64_t bRow, float* c, int64_t cRow, bool first) {
+                           int64_t bRow, int64_t ahead, float* c, int64_t cRow, bool first) {
   using L = Lanes<float>;
   float x[kDeep][kRows];
   for (int p = 0; p < kDeep; ++p) {
@@ -25,6 +29,7 @@ HWY_ATTR void thinRowsStep(int64_t n, const float* a, int64_t aRow, int64_t aCol
     typename L::V sum[kRows];
     for (int i = 0; i < kRows; ++i) sum[i] = first ? L::set(0) : L::load(c + i * cRow + j);
     for (int p = 0; p < kDeep; ++p) {
+      prefetch(b + p * bRow + j + ahead);
       const auto y = L::load(b + p * bRow + j);
       for (int i = 0; i < kRows; ++i) sum[i] = L::mulAdd(L::set(x[p][i]), y, sum[i]);
     }
@@ -42,17 +47,18 @@ HWY_ATTR void thinRowsStep(int64_t n, const float* a, int64_t aRow, int64_t aCol
 template <int kRows>
 HWY_ATTR void thinRowsOf(int64_t n, int64_t k, const float* a, int64_t aRow, int64_t aCol, const float* b,
                          int64_t bRow, float* c, int64_t cRow, bool accumulate) {
-  constexpr int kDeep = 8;
-  constexpr int64_t kColumns = 2048;  // of C, so that it stays in L1
+  constexpr int kDeep = 4;
+  constexpr int64_t kColumns = kThinColumns;
   for (int64_t j = 0; j < n; j += kColumns) {
     const int64_t width = n - j < kColumns ? n - j : kColumns;
     int64_t p = 0;
     for (; p + kDeep <= k; p += kDeep) {
-      thinRowsStep<kRows, kDeep>(width, a + p * aCol, aRow, aCol, b + p * bRow + j, bRow, c + j, cRow,
+      const int64_t ahead = p + 2 * kDeep <= k ? kDeep * bRow : 0;
+      thinRowsStep<kRows, kDeep>(width, a + p * aCol, aRow, aCol, b + p * bRow + j, bRow, ahead, c + j, cRow,
                                  p == 0 && !accumulate);
     }
     for (; p < k; ++p) {
-      thinRowsStep<kRows, 1>(width, a + p * aCol, aRow, aCol, b + p * bRow + j, bRow, c + j, cRow,
+      thinRowsStep<kRows, 1>(width, a + p * aCol, aRow, aCol, b + p * bRow + j, bRow, 0, c + j, cRow,
                              p == 0 && !accumulate);
     }
   }
@@ -72,10 +78,10 @@ HWY_ATTR void thinRowsImpl(int64_t m, int64_t n, int64_t k, const float* a, int6
   }
 }
 
-/// kRows x kCols dot products of length k.
+/// kRows x kCols dot products of length k; B is read `ahead` elements before it is used.
 template <int kRows, int kCols>
-HWY_ATTR void dots(int64_t k, const float* a, int64_t aRow, const float* b, int64_t bCol, float* c,
-                   int64_t cRow, int64_t cCol, bool accumulate) {
+HWY_ATTR void dots(int64_t k, const float* a, int64_t aRow, const float* b, int64_t bCol, int64_t ahead,
+                   float* c, int64_t cRow, int64_t cCol, bool accumulate) {
   using L = Lanes<float>;
   typename L::V sum[kRows][kCols];
   for (int i = 0; i < kRows; ++i) {
@@ -84,7 +90,10 @@ HWY_ATTR void dots(int64_t k, const float* a, int64_t aRow, const float* b, int6
   int64_t p = 0;
   for (; p + L::kCount <= k; p += L::kCount) {
     typename L::V y[kCols];
-    for (int j = 0; j < kCols; ++j) y[j] = L::load(b + j * bCol + p);
+    for (int j = 0; j < kCols; ++j) {
+      prefetch(b + j * bCol + p + ahead);
+      y[j] = L::load(b + j * bCol + p);
+    }
     for (int i = 0; i < kRows; ++i) {
       const auto x = L::load(a + i * aRow + p);
       for (int j = 0; j < kCols; ++j) sum[i][j] = L::mulAdd(x, y[j], sum[i][j]);
@@ -103,10 +112,13 @@ HWY_ATTR void dots(int64_t k, const float* a, int64_t aRow, const float* b, int6
 template <int kRows>
 HWY_ATTR void thinDotsOf(int64_t n, int64_t k, const float* a, int64_t aRow, const float* b, int64_t bCol,
                          float* c, int64_t cRow, int64_t cCol, bool accumulate) {
+  constexpr int kCols = kRows == 1 ? 2 : 4;  // two streams from memory are faster than four
   int64_t j = 0;
-  for (; j + 4 <= n; j += 4)
-    dots<kRows, 4>(k, a, aRow, b + j * bCol, bCol, c + j * cCol, cRow, cCol, accumulate);
-  for (; j < n; ++j) dots<kRows, 1>(k, a, aRow, b + j * bCol, bCol, c + j * cCol, cRow, cCol, accumulate);
+  for (; j + kCols <= n; j += kCols) {
+    const int64_t ahead = j + 2 * kCols <= n ? kCols * bCol : 0;
+    dots<kRows, kCols>(k, a, aRow, b + j * bCol, bCol, ahead, c + j * cCol, cRow, cCol, accumulate);
+  }
+  for (; j < n; ++j) dots<kRows, 1>(k, a, aRow, b + j * bCol, bCol, 0, c + j * cCol, cRow, cCol, accumulate);
 }
 
 HWY_ATTR void thinDotsImpl(int64_t m, int64_t n, int64_t k, const float* a, int64_t aRow, const float* b,

@@ -5,6 +5,8 @@
 namespace popxl::kernels::simd {
 
 inline constexpr int64_t kThinRows = 4;
+/// Columns of C that thinRows works on at a time, so that they stay in the first-level cache.
+inline constexpr int64_t kThinColumns = 4096;
 
 /// C [m, n] = A [m, k] x B [k, n], or C += with `accumulate`, on one thread, for m <= kThinRows; B is
 /// streamed once without packing. Element (i, j) of A is at a[i * aRow + j * aCol]; rows of B and C are

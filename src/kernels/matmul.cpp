@@ -62,9 +62,12 @@ class MatmulKernel final : public Kernel {
     typename MatmulPanels<T>::Lane panels;
   };
 
+  /// Elements from one piece along k to the next: a page lies between, as the processor fetches ahead within
+  /// one and would take lines from the core that writes them.
+  int64_t partialStep() const { return plan_.m * plan_.n + 4096 / static_cast<int64_t>(sizeof(T)); }
   /// Pieces along k, of all lanes.
   T* takePartials(Carver& carver) const {
-    return carver.take<T>(plan_.splitK > 1 ? plan_.splitK * plan_.m * plan_.n : 0);
+    return carver.take<T>(plan_.splitK > 1 ? plan_.splitK * partialStep() : 0);
   }
   Lane takeLane(Carver& carver) const {
     const MatmulPlan& p = plan_;
@@ -128,7 +131,7 @@ void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& a
   int64_t outRow = p.outRow;
   const bool through = p.packOut && p.splitK == 1;
   if (p.splitK > 1) {
-    out = partials + (piece.split * p.m + piece.row) * p.n + piece.col;
+    out = partials + piece.split * partialStep() + piece.row * p.n + piece.col;
     outRow = p.n;
   } else if (through) {
     out = lane.out;
@@ -158,7 +161,7 @@ void MatmulKernel<T>::sumPartials(const T* partial, const MatmulPointers& at, T 
         const T* from = partial + i * n + j;
         std::copy(from, from + width, sum);
         for (int64_t s = 1; s < plan_.splitK; ++s) {
-          const T* next = from + s * m * n;
+          const T* next = from + s * partialStep();
           for (int64_t x = 0; x < width; ++x) sum[x] += next[x];
         }
         dense::store(sum, width, scale, outMatrix(at, i, 1, j, width));

@@ -127,6 +127,19 @@ void cutPanels(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
   if (tiles * 2 <= wanted) p.splitK = std::clamp<int64_t>(p.k / kMinSplitDepth, 1, wanted / tiles);
 }
 
+/// Whether rows of the large operand are added up: an element of the result is no dot product in memory.
+bool streamsRows(const MatmulPlan& p) {
+  return p.path == MatmulPath::kStreamed && (p.m <= simd::kThinRows ? p.rhsCol == 1 : p.lhsRow == 1);
+}
+
+/// Cuts along k, so that everyone reads whole rows: memory is fast only in long runs.
+void cutStream(MatmulPlan& p, int64_t wanted) {
+  constexpr int64_t kMinRows = 64;
+  int64_t& tile = p.m <= simd::kThinRows ? p.tileN : p.tileM;
+  tile = std::min(tile, evenly(tile, simd::kThinColumns, 16));
+  p.splitK = std::clamp<int64_t>(p.k / kMinRows, 1, std::max<int64_t>(wanted / (p.tilesM() * p.tilesN()), 1));
+}
+
 /// Halves the tile, the side that costs less first, until there are enough pieces for the work.
 void cutTiles(MatmulPlan& p) {
   p.tileM = std::max<int64_t>(p.m, 1);
@@ -150,6 +163,7 @@ void cutTiles(MatmulPlan& p) {
     p.batchesPerChunk = std::clamp<int64_t>(static_cast<int64_t>(kChunkFlops / each), 1, p.batches / wanted);
     return;
   }
+  if (p.batches == 1 && !packs && streamsRows(p)) return cutStream(p, wanted);
   while (p.tilesM() * p.tilesN() * p.batches < wanted) {
     if (p.tileN >= 192 && (p.tileN > 384 || p.tileM <= 256 || p.tileN >= p.tileM)) {
       p.tileN = half(p.tileN, 48);
@@ -178,8 +192,9 @@ MatmulPiece pieceOf(const MatmulPlan& p, int64_t chunk) {
   piece.batchEnd = std::min(p.batches, piece.batch + p.batchesPerChunk);
   piece.cols = std::min(p.tileN, p.n - piece.col);
   piece.rows = std::min(p.tileM, p.m - piece.row);
+  const int64_t unit = p.path == MatmulPath::kStreamed ? 2 : simd::kGemmDepth;
   const auto cut = [&](int64_t split) {
-    return split == p.splitK ? p.k : p.k * split / p.splitK / simd::kGemmDepth * simd::kGemmDepth;
+    return split == p.splitK ? p.k : p.k * split / p.splitK / unit * unit;
   };
   piece.depth = cut(piece.split);
   piece.depthEnd = cut(piece.split + 1);
