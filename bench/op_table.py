@@ -1,6 +1,7 @@
 """The table of ops: each op of the test table that names its like in PyTorch, on a representative size.
 
-An op's time is that of the instructions it became; PyTorch runs eagerly, on as many threads. Both are timed in turn.
+An op's time is that of the instructions it became; PyTorch runs eagerly, on as many threads. Both are timed in turn, and
+of both the result is copied out after each run, which is not timed but leaves the caches alike.
 """
 
 import argparse
@@ -95,26 +96,45 @@ def function_of(peer: Any, torch: Any) -> Callable[..., Any]:
     return function
 
 
-def time_in_turn(ours: Ours, theirs: Callable[[], Any] | None, seconds: float) -> tuple[float, float]:
+class Theirs:
+    """A function of PyTorch on its arguments."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self.copies = [t.clone() for t in self._results()]
+
+    def _results(self) -> list[Any]:
+        made = self._function()
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    def seconds(self, count: int) -> float:
+        """Of one run, over `count` of them."""
+        total = 0.0
+        for _ in range(count):
+            started = time.perf_counter()
+            made = self._results()
+            total += time.perf_counter() - started
+            for copy, t in zip(self.copies, made):
+                copy.copy_(t)
+            del made, t  # so that the next run may have the same memory
+        return total / count
+
+
+def time_in_turn(ours: Ours, theirs: Theirs | None, seconds: float) -> tuple[float, float]:
     """Median seconds of one run of each; NaN where there is no other."""
     count = int(min(max(0.02 / max(ours.seconds(1), 1e-6), 1), 1000))
     own, other = [], []
     until = time.perf_counter() + seconds
     while time.perf_counter() < until or len(own) < 5:
         own.append(ours.seconds(count))
-        if theirs is None:
-            continue
-        started = time.perf_counter()
-        for _ in range(count):
-            theirs()
-        other.append((time.perf_counter() - started) / count)
+        if theirs is not None:
+            other.append(theirs.seconds(count))
     return statistics.median(own[1:]), statistics.median(other[1:]) if other else math.nan
 
 
-def difference(ours: list[np.ndarray], theirs: Any) -> str:
+def difference(ours: list[np.ndarray], theirs: list[Any]) -> str:
     """What to say when the two do not compute the same; nothing when they do."""
-    other = [np.asarray(t) for t in (theirs if isinstance(theirs, (list, tuple)) else [theirs])]
-    for a, b in zip(ours, other):
+    for a, b in zip(ours, map(np.asarray, theirs)):
         b = b.reshape(a.shape) if b.size == a.size else b
         if a.shape != b.shape or not np.allclose(a.astype(np.float64), b.astype(np.float64), 1e-3, 1e-4, True):
             return "  (results differ)"
@@ -138,8 +158,8 @@ def table(options: argparse.Namespace, limits: dict, report: Report) -> None:
         with torch.no_grad():
             if case.peer:
                 tensors, function = [torch.from_numpy(a) for a in arrays], function_of(case.peer, torch)
-                theirs = functools.partial(function, *tensors)
-                note = "" if case.check else difference(ours.results(), theirs())
+                theirs = Theirs(functools.partial(function, *tensors))
+                note = "" if case.check else difference(ours.results(), theirs.copies)
             own, other = time_in_turn(ours, theirs, options.seconds / 4)
         ours.session.__exit__(None, None, None)
         own = max(own, 1e-9)  # nothing is left to do where the compiler found that out

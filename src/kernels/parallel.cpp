@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
@@ -43,29 +44,49 @@ std::atomic<int>& count() {
   return threads;
 }
 
-/// Chunks of one parallelFor; whoever has time claims the next.
-struct Work {
-  std::atomic<int64_t> next{0};
-  int64_t chunks;
-  detail::ChunkFn fn;
-  const void* body;
-
-  void help() {
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < chunks;
-         i = next.fetch_add(1, std::memory_order_relaxed)) {
-      fn(body, i);
+/// Chunks of one parallelFor. Each thread has a part of its own, so that neighbours of what it computed lie
+/// in its caches when the next kernel reads them; whoever is done helps with the other parts.
+class Work {
+ public:
+  Work(int helpers, int64_t chunks, detail::ChunkFn fn, const void* body)
+      : parts_(std::min<int64_t>(helpers, kMaxParts)), fn_(fn), body_(body) {
+    for (int64_t i = 0; i < parts_; ++i) {
+      part(i).next.store(chunks * i / parts_, std::memory_order_relaxed);
+      part(i).end = chunks * (i + 1) / parts_;
     }
   }
+
+  /// Runs chunks until all are claimed, those of part `self` modulo their number first.
+  void help(int64_t self) {
+    for (int64_t i = 0; i < parts_; ++i) {
+      Part& from = part((self + i) % parts_);
+      for (int64_t chunk = claim(from); chunk < from.end; chunk = claim(from)) fn_(body_, chunk);
+    }
+  }
+
+ private:
+  static constexpr int64_t kMaxParts = 64;
+  struct alignas(64) Part {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  Part& part(int64_t i) { return all_[static_cast<size_t>(i)]; }
+  static int64_t claim(Part& from) { return from.next.fetch_add(1, std::memory_order_relaxed); }
+
+  std::array<Part, kMaxParts> all_;  // the first parts_ of them
+  int64_t parts_;
+  detail::ChunkFn fn_;
+  const void* body_;
 };
 
 #if defined(__SANITIZE_THREAD__)
 
 /// oneTBB is not built for the thread sanitizer, which would take every hand-over of work for a race and,
 /// told to ignore them, would miss the races in our own chunks. Plain threads claim the chunks instead.
-void share(int threads, Work& work) {
-  std::vector<std::jthread> helpers;
-  for (int i = 1; i < threads; ++i) helpers.emplace_back([&work] { work.help(); });
-  work.help();
+void share(int helpers, Work& work) {
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < helpers; ++i) threads.emplace_back([&work, i] { work.help(i); });
+  work.help(0);
 }
 
 #else
@@ -99,11 +120,12 @@ tbb::task_arena& arenaOf(int threads) {
   return arena.arena;
 }
 
-void share(int threads, Work& work) {
-  arenaOf(threads).execute([&work, threads] {
+void share(int helpers, Work& work) {
+  arenaOf(threadCount()).execute([&work, helpers] {
     tbb::parallel_for(
-        tbb::blocked_range<int64_t>(0, std::min<int64_t>(threads, work.chunks), 1),
-        [&work](const tbb::blocked_range<int64_t>&) { work.help(); }, tbb::simple_partitioner());
+        tbb::blocked_range<int>(0, helpers, 1),
+        [&work](const tbb::blocked_range<int>&) { work.help(tbb::this_task_arena::current_thread_index()); },
+        tbb::simple_partitioner());
   });
 }
 
@@ -123,13 +145,13 @@ void setThreadCount(int n) {
 namespace detail {
 
 void runChunks(int64_t chunks, ChunkFn fn, const void* body) {
-  const int threads = static_cast<int>(std::min<int64_t>(threadCount(), chunks));
-  if (threads <= 1) {
+  const int helpers = static_cast<int>(std::min<int64_t>(threadCount(), chunks));
+  if (helpers <= 1) {
     for (int64_t i = 0; i < chunks; ++i) fn(body, i);
     return;
   }
-  Work work{.next = 0, .chunks = chunks, .fn = fn, .body = body};
-  share(threadCount(), work);
+  Work work(helpers, chunks, fn, body);
+  share(helpers, work);
 }
 
 }  // namespace detail

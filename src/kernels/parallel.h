@@ -11,8 +11,9 @@ int threadCount();
 void setThreadCount(int n);
 
 /// Runs body(0) ... body(chunks - 1), in any order, on the one pool (oneTBB); returns when all are done.
-/// Chunks are claimed one by one. With one chunk or one thread it is a plain loop. How work is cut into
-/// chunks must depend on shapes alone, so that results never depend on the number of threads.
+/// Chunks are claimed one by one: those of a thread's own part in order, then others'. With one chunk or one
+/// thread it is a plain loop. How work is cut into chunks must depend on shapes alone, so that results never
+/// depend on the number of threads.
 template <typename Body>
 void parallelFor(int64_t chunks, const Body& body);
 

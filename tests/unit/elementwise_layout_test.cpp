@@ -444,9 +444,18 @@ TEST(ElementwiseLayout, ThreadCountIsChecked) {
   EXPECT_THROW(setThreadCount(0), Error);
   setThreadCount(3);
   EXPECT_EQ(threadCount(), 3);
-  std::vector<int> hits(1000, 0);
-  parallelFor(1000, [&](int64_t i) { hits[static_cast<size_t>(i)]++; });
-  EXPECT_EQ(std::count(hits.begin(), hits.end(), 1), 1000);
+  setThreadCount(1);
+}
+
+TEST(ElementwiseLayout, EveryChunkRunsOnce) {
+  for (const int threads : {1, 2, 3, 100}) {
+    setThreadCount(threads);
+    for (const int64_t chunks : {0, 1, 2, 3, 64, 99, 1000}) {
+      std::vector<int> hits(static_cast<size_t>(chunks), 0);
+      parallelFor(chunks, [&](int64_t i) { hits[static_cast<size_t>(i)]++; });
+      EXPECT_EQ(std::count(hits.begin(), hits.end(), 1), chunks) << threads << " threads";
+    }
+  }
   setThreadCount(1);
 }
 
