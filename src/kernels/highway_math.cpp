@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/highway_math.cpp"
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "hwy/foreach_target.h"
@@ -37,8 +38,27 @@ POPXL_LIBM(Tanh64, (double a), std::tanh(a));
 POPXL_LIBM(Erf64, (double a), std::erf(a));
 POPXL_LIBM(Sin64, (double a), std::sin(a));
 POPXL_LIBM(Cos64, (double a), std::cos(a));
-POPXL_LIBM(Pow64, (double a, double b), std::pow(a, b));
 POPXL_LIBM(Mod64, (double a, double b), std::fmod(a, b));
+
+bool sameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+/// Where neighbours are equal, as in a block that a scalar fills, the power is computed once: libm is slow.
+void powTile64(const TileStep& s, const TileContext& tile) {
+  const double* a = slot<double>(tile, s.a);
+  const double* b = slot<double>(tile, s.b);
+  double* out = slot<double>(tile, s.dst);
+  for (int64_t i = 0; i < tile.n; i += kBlock, a += s.stepA, b += s.stepB) {
+    double base = a[0], exponent = b[0], power = std::pow(base, exponent);
+    for (int64_t j = 0; j < kBlock; ++j) {
+      if (!sameBits(a[j], base) || !sameBits(b[j], exponent)) {
+        base = a[j];
+        exponent = b[j];
+        power = std::pow(base, exponent);
+      }
+      out[i + j] = power;
+    }
+  }
+}
 
 using D64 = hn::CappedTag<double, 8>;
 using D32 = hn::Rebind<float, D64>;
@@ -280,7 +300,7 @@ TileStep::Fn findMath64(Prim prim) {
     case Prim::kCos:
       return plainUnary<double, double, Cos64>;
     case Prim::kPow:
-      return plainBinary<double, double, Pow64>;
+      return powTile64;
     case Prim::kMod:
       return plainBinary<double, double, Mod64>;
     default:

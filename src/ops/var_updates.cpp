@@ -141,18 +141,19 @@ void inferAdamUpdater(const Op& op, Types& out) {
   out.push_back(typeOf(op, op.input(kWeight) != nullptr ? kWeight : kFirst));
 }
 
-/// 1 - beta^t. In float64: beta is close to 1. It is the same for all elements, so it is computed once.
+/// 1 / (1 - beta^t), as elements are divided more slowly than multiplied. In float64: beta is close to 1. It
+/// is the same for all elements, so it is computed once.
 Val correction(ExprContext& c, size_t operand, std::string_view attr, VType type) {
   const Val beta = scalar(c, operand, attr, VType::kF64), t = c.element(kStep, 0).convert(VType::kF64);
-  return (1.0 - kernels::binary(Prim::kPow, beta, t)).convert(type);
+  return (1.0 / (1.0 - kernels::binary(Prim::kPow, beta, t))).convert(type);
 }
 
 void adamUpdaterExpr(ExprContext& c) {
   const VType type = commonReal(c.in(kFirst), c.in(kSecond));
   const bool adamax = c.op.attr<std::string>("mode") == "adamax", corrected = c.has(kStep);
   Val m = c.in(kFirst).convert(type), v = c.in(kSecond).convert(type);
-  if (corrected) m = m / correction(c, kBeta1, "beta1_value", type);
-  if (corrected && !adamax) v = v / correction(c, kBeta2, "beta2_value", type);
+  if (corrected) m = m * correction(c, kBeta1, "beta1_value", type);
+  if (corrected && !adamax) v = v * correction(c, kBeta2, "beta2_value", type);
   Val step = m / ((adamax ? v : sqrt(v)) + scalar(c, kEpsilon, "epsilon_value", type));
   if (c.has(kDecay) || c.op.attrOr<double>("weight_decay_value", 0.0) != 0) {
     step = step + scalar(c, kDecay, "weight_decay_value", type) * c.in(kWeight).convert(type);
