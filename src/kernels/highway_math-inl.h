@@ -28,6 +28,9 @@ inline constexpr float kLn2High = 0x1.62ep-1f;
 inline constexpr float kLn2Low = 0x1.0bfbe8p-15f;
 inline constexpr float kLog2E = 0x1.715476p+0f;
 
+/// Added to a float whose size is below 2^22 it rounds that to an integer, which the lowest bits then hold.
+inline constexpr float kRounder = 0x1.8p23f;
+
 /// c[0] + c[1] x + ..., Horner.
 template <class D, class V, size_t kCount>
 HWY_INLINE V polynomial(D d, V x, const float (&c)[kCount]) {
@@ -36,19 +39,19 @@ HWY_INLINE V polynomial(D d, V x, const float (&c)[kCount]) {
   return sum;
 }
 
-/// 2^k as a float, for integers -126 <= k <= 127 given as a vector of int32.
+/// 2^k as a float, for integers -126 <= k <= 127 given by the lowest 9 bits of a vector of int32.
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> powerOfTwo(D d, VI k) {
   const auto di = signedTag(d);
   return BitCast(d, ShiftLeft<23>(Add(k, Set(di, 127))));
 }
 
-/// x = k ln2 + r with |r| <= ln2 / 2: writes k, returns r.
+/// x = k ln2 + r with |r| <= ln2 / 2, give or take rounding: writes k + the bits of kRounder, returns r.
 template <class D, class V, class VI>
 HWY_INLINE V reduceExp(D d, V x, VI& k) {
-  const auto di = signedTag(d);
-  const V whole = Round(Mul(x, Set(d, kLog2E)));
-  k = ConvertTo(di, whole);
+  const V shifted = MulAdd(x, Set(d, kLog2E), Set(d, kRounder));
+  k = BitCast(signedTag(d), shifted);
+  const V whole = Sub(shifted, Set(d, kRounder));
   const V rest = NegMulAdd(whole, Set(d, kLn2High), x);
   return NegMulAdd(whole, Set(d, kLn2Low), rest);
 }
@@ -63,6 +66,7 @@ HWY_INLINE V expF32(D d, V x) {
   const V r = reduceExp(d, bounded, k);
   const V p = Add(MulAdd(Mul(r, r), polynomial(d, r, kC), r), Set(d, 1.0f));
   // Two factors, so that results round once into the denormal range and overflow to infinity.
+  k = Sub(k, BitCast(di, Set(d, kRounder)));
   const auto half = ShiftRight<1>(k);
   const V scaled = Mul(Mul(p, powerOfTwo(d, half)), powerOfTwo(d, Sub(k, half)));
   return IfThenElse(IsNaN(x), x, scaled);
@@ -109,26 +113,28 @@ HWY_INLINE V tanhF32(D d, V x) {
   return IfThenElse(IsNaN(x), x, result);
 }
 
-/// Below 0.9 an odd polynomial; above, 1 - exp(-g) with g = -log(erfc) as a polynomial.
+/// Below 0.9 an odd polynomial; above, 1 - 2^g with g = log2(erfc) as a polynomial.
 template <class D, class V>
 HWY_INLINE V erfF32(D d, V x) {
-  static constexpr float kSmall[] = {0.12837917f,  -0.37612635f,    0.11283715f,   -0.026860509f,
-                                     0.005203859f, -0.00081756397f, 8.5131047e-05f};
-  static constexpr float kLarge[] = {0.00016644716f, 1.1277972f,    0.63697606f,    0.10411368f,
-                                     -0.022315215f,  0.0030654909f, -0.00019821973f};
-  static constexpr float kC[] = {0.49999994f, 0.1666652f, 0.041668408f, 0.008368921f, 0.0013814174f};
+  static constexpr float kSmall[] = {0.12837915f,   -0.37612525f,  0.11282141f,
+                                     -0.026778908f, 0.0050119627f, -0.00060903601f};
+  static constexpr float kLarge[] = {-0.00024013249f, -1.6270674f,    -0.91896224f,  -0.1502043f,
+                                     0.032194052f,    -0.0044225687f, 0.00028597063f};
+  static constexpr float kPower[] = {0.693147f, 0.24022242f, 0.055507336f, 0.009671513f, 0.0013264727f};
   const auto di = signedTag(d);
-  hn::Vec<decltype(di)> k;
-  const V size = Abs(x);
+  const V size = Abs(x), one = Set(d, 1.0f);
   const V square = Mul(size, size);
   const V small = MulAdd(size, polynomial(d, square, kSmall), size);
   // Beyond 4 the result rounds to 1.
-  const V bounded = Min(size, Set(d, 4.0f));
-  const V r = reduceExp(d, Neg(polynomial(d, bounded, kLarge)), k);
-  const V p = Add(MulAdd(Mul(r, r), polynomial(d, r, kC), r), Set(d, 1.0f));
-  const V large = NegMulAdd(p, powerOfTwo(d, k), Set(d, 1.0f));
-  const V result = CopySign(IfThenElse(Lt(size, Set(d, 0.9f)), small, large), x);
-  return IfThenElse(IsNaN(x), x, result);
+  const V g = polynomial(d, Min(size, Set(d, 4.0f)), kLarge);
+  const V shifted = Add(g, Set(d, kRounder));
+  const V r = Sub(g, Sub(shifted, Set(d, kRounder)));
+  const auto p = BitCast(di, MulAdd(r, polynomial(d, r, kPower), one));
+  // From the exponent's place upwards: 2^g is a normal number.
+  const V large = Sub(one, BitCast(d, Add(p, ShiftLeft<23>(BitCast(di, shifted)))));
+  // NaN takes the polynomial, which keeps it.
+  const V result = IfThenElse(Le(Set(d, 0.9f), size), large, small);
+  return Or(result, And(SignBit(d), x));
 }
 
 }  // namespace popxl::kernels::HWY_NAMESPACE
