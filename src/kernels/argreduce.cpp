@@ -1,7 +1,9 @@
 #include "kernels/argreduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/half.h"
@@ -33,6 +35,18 @@ bool isNan(V value) {
 template <typename V>
 bool ascends(V a, V b) {
   return isNan(b) ? !isNan(a) : a < b;
+}
+
+/// A number of at most 32 bits as an integer that ascends with it, NaN last.
+template <typename V>
+int32_t rankOf(V value) {
+  constexpr uint32_t kSign = 0x80000000;
+  if constexpr (std::is_same_v<V, float>) {
+    const auto bits = std::bit_cast<int32_t>(value + 0.0f);  // 0 of either sign is the same
+    return std::isnan(value) ? std::numeric_limits<int32_t>::max() : bits ^ (bits < 0 ? 0x7fffffff : 0);
+  } else {
+    return std::bit_cast<int32_t>(static_cast<uint32_t>(value) ^ (std::is_signed_v<V> ? 0 : kSign));
+  }
 }
 
 template <typename T>
@@ -112,7 +126,7 @@ class OrderedRows : public Kernel {
   std::string describe() const override { return name_; }
 
  private:
-  int64_t orderBytes() const { return lines(n_ * static_cast<int64_t>(sizeof(int64_t))); }
+  int64_t orderBytes() const { return lines((n_ + 1) * static_cast<int64_t>(sizeof(int64_t))); }
 
   template <bool kLargest, typename V>
   static bool isBetter(V a, V b) {
@@ -141,6 +155,9 @@ class OrderedRows : public Kernel {
       largest_ ? insert<true>(x, order) : insert<false>(x, order);
       return order;
     }
+    if constexpr (sizeof(valueOf(T{})) <= sizeof(int32_t)) {
+      if (median_) return findMedian(x, order);
+    }
     std::iota(order, order + n_, int64_t{0});
     // Equal values go by index, so the order is total and the result unique.
     const auto before = [&](int64_t a, int64_t b) {
@@ -157,6 +174,14 @@ class OrderedRows : public Kernel {
     const int64_t middle = (n_ - 1) / 2;
     std::nth_element(order, order + middle, order + n_, before);
     return order + middle;
+  }
+
+  /// Of numbers that have a rank: no search is faster than counting for each of its bits.
+  int64_t* findMedian(const T* x, int64_t* scratch) const {
+    auto* const ranks = reinterpret_cast<int32_t*>(scratch + 1);
+    for (int64_t i = 0; i < n_; ++i) ranks[i] = rankOf(valueOf(x[i]));
+    *scratch = simd::nthSmallest(ranks, n_, (n_ - 1) / 2);
+    return scratch;
   }
 
   static constexpr int64_t kFew = 16;

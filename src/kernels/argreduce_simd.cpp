@@ -66,6 +66,35 @@ int64_t doubleExtreme(const double* x, int64_t n, bool largest) {
   return largest ? firstExtremeOf<double, true>(x, n) : firstExtremeOf<double, false>(x, n);
 }
 
+int64_t countBelow(const int32_t* x, int64_t n, int32_t limit) {
+  const hn::ScalableTag<int32_t> d;
+  const auto wanted = hn::Set(d, limit), most = hn::Set(d, std::numeric_limits<int32_t>::max());
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t count = 0;
+  for (int64_t begin = 0; begin < n; begin += lanes << 16) {
+    auto below = hn::Zero(d);
+    const int64_t end = std::min(n, begin + (lanes << 16));
+    for (int64_t i = begin; i < end; i += lanes) {
+      below = hn::Sub(below, hn::VecFromMask(d, hn::Lt(loadTail(d, x + i, end - i, most), wanted)));
+    }
+    count += hn::GetLane(hn::SumOfLanes(d, below));
+  }
+  return count;
+}
+
+/// Bit by bit, from the highest: with it the number is still not above the k-th.
+int64_t nthOf(const int32_t* x, int64_t n, int64_t k) {
+  uint32_t number = 0x80000000;
+  for (uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
+    if (countBelow(x, n, static_cast<int32_t>(number + bit)) <= k) number += bit;
+  }
+  const auto wanted = static_cast<int32_t>(number);
+  int64_t equal = k - countBelow(x, n, wanted);
+  int64_t i = 0;
+  while (x[i] != wanted || equal-- > 0) ++i;
+  return i;
+}
+
 }  // namespace popxl::kernels::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -74,6 +103,7 @@ namespace popxl::kernels::simd {
 
 HWY_EXPORT(floatExtreme);
 HWY_EXPORT(doubleExtreme);
+HWY_EXPORT(nthOf);
 
 template <>
 int64_t firstExtreme<float>(const float* x, int64_t n, bool largest) {
@@ -83,6 +113,8 @@ template <>
 int64_t firstExtreme<double>(const double* x, int64_t n, bool largest) {
   return HWY_DYNAMIC_DISPATCH(doubleExtreme)(x, n, largest);
 }
+
+int64_t nthSmallest(const int32_t* x, int64_t n, int64_t k) { return HWY_DYNAMIC_DISPATCH(nthOf)(x, n, k); }
 
 }  // namespace popxl::kernels::simd
 #endif  // HWY_ONCE

@@ -12,4 +12,7 @@ int64_t firstExtreme<float>(const float* x, int64_t n, bool largest);
 template <>
 int64_t firstExtreme<double>(const double* x, int64_t n, bool largest);
 
+/// The position of the element that is the k-th in ascending order, from 0, equal ones by position; k < n.
+int64_t nthSmallest(const int32_t* x, int64_t n, int64_t k);
+
 }  // namespace popxl::kernels::simd

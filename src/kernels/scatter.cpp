@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "base/half.h"
 #include "kernels/copy.h"
@@ -238,8 +239,19 @@ ColumnFn columnOf(ScatterReduction reduction, DType dtype) {
   return nullptr;
 }
 
-/// Operands: data, indices, [initial], out. Combines in Sum (float for float16), with a flag an element where
-/// the first arrival replaces what is there.
+/// What changes no number that it is combined with.
+template <typename Sum>
+Sum neutral(ScatterReduction reduction) {
+  using Limits = std::numeric_limits<Sum>;
+  const bool isMax = reduction == ScatterReduction::kMax;
+  if constexpr (std::is_floating_point_v<Sum>) {
+    return isMax ? -Limits::infinity() : Limits::infinity();
+  } else {
+    return isMax ? Limits::lowest() : Limits::max();
+  }
+}
+
+/// Operands: data, indices, [initial], out. Combines in Sum (float for float16).
 template <typename T>
 class ScatterReduce : public Kernel {
  public:
@@ -251,7 +263,7 @@ class ScatterReduce : public Kernel {
         hasInitial_(hasInitial),
         reduction_(reduction),
         elements_(out.numElements()),
-        flags_(!hasInitial && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin)),
+        extremum_(reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin),
         column_(columnOf(reduction, out.dtype)),
         name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape),
                           nameOf(out.dtype), toString(out.shape), axis)) {}
@@ -260,42 +272,39 @@ class ScatterReduce : public Kernel {
 
   void run(std::span<std::byte* const> operands) const override {
     const size_t outAt = hasInitial_ ? 3 : 2;
-    // Without scratch there are no sums and no flags in it: the output stands in for an address.
-    std::byte* const scratch = operands[scratchBytes() > 0 ? outAt + 1 : outAt];
     Sum* sums = nullptr;
     if constexpr (kConverts) {
-      sums = reinterpret_cast<float*>(scratch);
+      sums = reinterpret_cast<float*>(operands[outAt + 1]);
     } else {
       sums = reinterpret_cast<T*>(operands[outAt]);
     }
     start(operands, sums);
-    auto* const seen = reinterpret_cast<uint8_t*>(scratch + sumBytes());
-    if (flags_) std::memset(seen, 0, static_cast<size_t>(elements_));
     const T* const data = reinterpret_cast<const T*>(operands[0]);
     walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t count) {
-      const bool first = flags_ && seen[element] == 0;  // the same for the whole run
-      if (column_ != nullptr && !first && count > 1) {
+      if (column_ != nullptr && count > 1) {
         column_(reinterpret_cast<const std::byte*>(data + position), count,
                 reinterpret_cast<std::byte*>(sums + element));
       } else {
-        combineRun(first ? ScatterReduction::kNone : reduction_, data + position, sums + element, count);
+        combineRun(reduction_, data + position, sums + element, count);
       }
-      if (flags_) std::memset(seen + element, 1, static_cast<size_t>(count));
     });
     if constexpr (kConverts) storeRow(sums, reinterpret_cast<T*>(operands[outAt]), elements_);
   }
-  int64_t scratchBytes() const override { return sumBytes() + (flags_ ? lines(elements_ + 1) : 0); }
+  int64_t scratchBytes() const override {
+    return kConverts ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(Sum))) : 0;
+  }
   std::string describe() const override { return name_; }
 
  private:
   static constexpr bool kConverts = std::is_same_v<T, Half>;
-  int64_t sumBytes() const {
-    return kConverts ? lines((elements_ + 1) * static_cast<int64_t>(sizeof(Sum))) : 0;
-  }
-
   void start(std::span<std::byte* const> operands, Sum* sums) const {
     if (!hasInitial_) {
       std::fill(sums, sums + elements_, reduction_ == ScatterReduction::kMul ? Sum{1} : Sum{0});
+      // What nothing arrives at stays 0.
+      if (!extremum_) return;
+      walk_.run(operands[1], [&, none = neutral<Sum>(reduction_)](int64_t, int64_t element, int64_t count) {
+        std::fill(sums + element, sums + element + count, none);
+      });
     } else if constexpr (kConverts) {
       convertToCompute(DType::kFloat16, operands[2], elements_, sums);
     } else if (operands[2] != operands[3]) {
@@ -307,7 +316,7 @@ class ScatterReduce : public Kernel {
   bool hasInitial_;
   ScatterReduction reduction_;
   int64_t elements_;
-  bool flags_;
+  bool extremum_;
   ColumnFn column_;  // vector code for long runs, where there is some
   std::string name_;
 };

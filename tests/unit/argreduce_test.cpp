@@ -158,5 +158,46 @@ TEST(Median, IsTheLowerMiddle) {
   }
 }
 
+/// Numbers of every size and sign, with what is odd among them.
+void fillWidely(TestTensor& x, Random& random) {
+  const DType dtype = x.layout().dtype;
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const double size =
+        std::ldexp(random.integer(1 << 20, 1 << 21), static_cast<int>(random.integer(-160, 60)));
+    const double odd[] = {kNan, infinity, -infinity, 0.0, -0.0, 1.0, 1.0};
+    const double number = random.integer(0, 3) == 0   ? odd[random.integer(0, 6)]
+                          : random.integer(0, 1) == 0 ? size
+                                                      : -size;
+    const double low = dtype == DType::kInt32 ? -0x1p31 : 0,
+                 high = dtype == DType::kInt32 ? 0x1p31 - 1 : 0x1p32 - 1;
+    x.set(i, isFloat(dtype)              ? number
+             : random.integer(0, 3) == 0 ? low
+                                         : std::clamp(std::floor(number == number ? number : 7), low, high));
+  }
+}
+
+TEST(Median, OfLongRowsOfAnyNumbers) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    const int64_t n = random.integer(1, 3000);
+    const DType dtype = std::array{DType::kFloat32, DType::kInt32, DType::kUInt32}[seed % 3];
+    TestTensor x(Layout(dtype, {2, n})), values(Layout(dtype, {2, 1})),
+        indices(Layout(DType::kInt32, {2, 1}));
+    fillWidely(x, random);
+    run(makeMedian(x.layout(), values.layout(), indices.layout(), 1), {&x, &values, &indices});
+    for (int64_t row = 0; row < 2; ++row) {
+      std::vector<int64_t> order(static_cast<size_t>(n));
+      std::iota(order.begin(), order.end(), row * n);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return std::isnan(x.get(b)) ? !std::isnan(x.get(a)) : x.get(a) < x.get(b);
+      });
+      const int64_t want = order[static_cast<size_t>((n - 1) / 2)];
+      EXPECT_EQ(indices.get(row), static_cast<double>(want - row * n)) << "seed " << seed;
+      EXPECT_TRUE(values.get(row) == x.get(want) || std::isnan(x.get(want))) << "seed " << seed;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace popxl::kernels::testing
