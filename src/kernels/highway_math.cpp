@@ -80,7 +80,8 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, kBlock>> sineF32(hn::Vec<hn::CappedTag<f
   const hn::CappedTag<float, kBlock> d;
   const hn::RebindToSigned<decltype(d)> di;
   const auto size = hn::Abs(x);
-  const auto turns = hn::Round(hn::Mul(size, hn::Set(d, 0x1.45f306p-1f)));
+  const auto shifted = hn::MulAdd(size, hn::Set(d, 0x1.45f306p-1f), hn::Set(d, kRounder));
+  const auto turns = hn::Sub(shifted, hn::Set(d, kRounder));
   // pi / 2 in four parts. The products of the first three with any such `turns` are exact, and so are the
   // first two differences; the last two go to r and what is left beyond its precision.
   const auto high =
@@ -96,7 +97,7 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, kBlock>> sineF32(hn::Vec<hn::CappedTag<f
   const auto first = hn::Sub(hn::Set(d, 1.0f), half);
   const auto lost = hn::NegMulAdd(r, rest, hn::Sub(hn::Sub(hn::Set(d, 1.0f), first), half));
   const auto cosine = hn::Add(first, hn::MulAdd(hn::Mul(square, square), polynomial(d, square, kCos), lost));
-  const auto quadrant = hn::Add(hn::ConvertTo(di, turns), hn::Set(di, kQuadrantOffset));
+  const auto quadrant = hn::Add(hn::BitCast(di, shifted), hn::Set(di, kQuadrantOffset));
   const auto odd = hn::TestBit(quadrant, hn::Set(di, 1));
   auto sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2))));
   if (kQuadrantOffset == 0) sign = hn::Xor(sign, hn::And(x, hn::SignBit(d)));
