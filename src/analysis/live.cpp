@@ -125,7 +125,7 @@ void Liveness::follow(const ir::Tensor& t) {
   const int32_t input = info.inputOf[&t];
   if (input < 0) return;
   for (const ir::Use& site : info.sites) {
-    const ir::Tensor* operand = site.op->input(static_cast<size_t>(site.index + input));
+    const ir::Tensor* operand = site.op->input(static_cast<size_t>(site.index) + static_cast<size_t>(input));
     if (operand != nullptr && live(*site.op)) markTensor(*operand);
   }
 }

@@ -397,10 +397,14 @@ bool madeOfConstants(const ir::Tensor* t, std::unordered_set<const ir::Op*>& mak
 std::optional<std::vector<int64_t>> Interpreter::knownCondition(const ir::Op& conditional, size_t replicas) {
   std::unordered_set<const ir::Op*> makers;
   if (!madeOfConstants(conditional.input(0), makers)) return std::nullopt;
+  std::vector<const ir::Op*> ops;
+  for (const ir::Op* op : conditional.graph().schedule()) {
+    if (makers.contains(op)) ops.push_back(op);
+  }
   // Constants are the same on all replicas; of much work the answer comes when the program runs.
   bool collective = false;
   int64_t elements = 0;
-  for (const ir::Op* op : makers) {
+  for (const ir::Op* op : ops) {
     collective = collective || op->def().structure == Structure::kCollective;
     for (const auto& tensors : {op->inputs(), op->outputs()}) {
       for (const ir::Tensor* t : tensors) elements += t == nullptr ? 0 : t->type().numElements();
@@ -410,8 +414,8 @@ std::optional<std::vector<int64_t>> Interpreter::knownCondition(const ir::Op& co
   if (!collective || elements > kMostElements) return std::nullopt;
   replicas_ = replicas;
   Frames frames(replicas);
-  for (const ir::Op* op : conditional.graph().schedule()) {
-    if (!makers.contains(op) || runTogether(*op, frames)) continue;
+  for (const ir::Op* op : ops) {
+    if (runTogether(*op, frames)) continue;
     for (Frame& frame : frames) runOp(*op, frame);
   }
   std::vector<int64_t> values;

@@ -93,15 +93,15 @@ kernels::MatmulSpec matmulSpec(const ir::KernelContext& c) {
 }
 
 kernels::KernelPtr matmulWithGroup(const ir::KernelContext& c, const kernels::ElementwiseSpec& group) {
-  kernels::MatmulSpec spec = matmulSpec(c);
+  const kernels::MatmulSpec spec = matmulSpec(c);
   if (productType(spec.lhs.dtype) != spec.out.dtype) return nullptr;
-  return kernels::makeMatmulWithGroup(std::move(spec), group);
+  return kernels::makeMatmulWithGroup(spec, group);
 }
 
 kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   kernels::MatmulSpec spec = matmulSpec(c);
   const DType natural = productType(spec.lhs.dtype), wanted = spec.out.dtype;
-  if (natural == wanted) return kernels::makeMatmul(std::move(spec));
+  if (natural == wanted) return kernels::makeMatmul(spec);
 
   // Another result dtype: widen the operands before, or round the result after.
   const auto operands = static_cast<int32_t>(c.inputs.size()) + 1;
@@ -112,7 +112,7 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
     all.step(convertKernel(spec.lhs, lhs), {0, a}).step(convertKernel(spec.rhs, rhs), {1, b});
     spec.lhs = lhs;
     spec.rhs = rhs;
-    all.step(kernels::makeMatmul(std::move(spec)), {a, b, operands - 1});
+    all.step(kernels::makeMatmul(spec), {a, b, operands - 1});
     return std::move(all).make();
   }
   const Layout out = spec.out;
@@ -122,7 +122,7 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   if (spec.scaled) given.push_back(2);
   given.push_back(product);
   const Layout between = spec.out;
-  all.step(kernels::makeMatmul(std::move(spec)), given)
+  all.step(kernels::makeMatmul(spec), given)
       .step(convertKernel(between, out), {product, operands - 1});
   return std::move(all).make();
 }
