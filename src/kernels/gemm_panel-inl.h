@@ -110,11 +110,25 @@ constexpr int64_t padded(int64_t size) {
   return (size + Lanes<T>::kCount - 1) / Lanes<T>::kCount * Lanes<T>::kCount;
 }
 
+/// Copies whole vectors, kVectors a row.
+template <typename T, int kVectors>
+HWY_ATTR HWY_INLINE void copyRows(int64_t depth, const T* from, int64_t along, T* to, int64_t step) {
+  using L = Lanes<T>;
+  for (int64_t k = 0; k < depth; ++k) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      L::store(L::load(from + k * along + v * L::kCount), to + k * step + v * L::kCount);
+  }
+}
+
 /// Packs rows of a panel whose elements are dense, of `readable` elements that may be read.
 template <typename T>
 HWY_ATTR HWY_INLINE void packDense(int64_t width, int64_t readable, int64_t depth, const T* from,
                                    int64_t along, T* to, int64_t step) {
   using L = Lanes<T>;
+  const int64_t whole = padded<T>(width);
+  if (whole == 2 * L::kCount && whole <= readable) return copyRows<T, 2>(depth, from, along, to, step);
+  if (whole == L::kCount && whole <= readable) return copyRows<T, 1>(depth, from, along, to, step);
   for (int64_t k = 0; k < depth; ++k) {
     int64_t i = 0;
     for (; i < width && i + L::kCount <= readable; i += L::kCount) {

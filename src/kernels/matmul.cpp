@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -87,8 +88,13 @@ class MatmulKernel final : public Kernel {
             plan_.outRow,
             plan_.outCol};
   }
-  void runPiece(const MatmulPiece& piece, const MatmulPointers& at, T* partials, const Lane& lane,
-                T scale) const;
+  /// What the pieces of one run share.
+  struct Run {
+    T* partials;
+    T scale;
+    std::span<std::byte* const> group;  ///< operands of the epilogue
+  };
+  void runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Run& run, const Lane& lane) const;
   void multiplyDirect(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out,
                       int64_t outRow) const;
   void sumPartials(const T* partial, const MatmulPointers& at, T scale) const;
@@ -124,26 +130,31 @@ void MatmulKernel<T>::multiplyDirect(const MatmulPiece& piece, const MatmulPoint
 }
 
 template <typename T>
-void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& at, T* partials,
-                               const Lane& lane, T scale) const {
+void MatmulKernel<T>::runPiece(const MatmulPiece& piece, const MatmulPointers& at, const Run& run,
+                               const Lane& lane) const {
   const MatmulPlan& p = plan_;
   T* out = reinterpret_cast<T*>(at.out) + piece.row * p.outRow + piece.col * p.outCol;
   int64_t outRow = p.outRow;
   const bool through = p.packOut && p.splitK == 1;
   if (p.splitK > 1) {
-    out = partials + piece.split * partialStep() + piece.row * p.n + piece.col;
+    out = run.partials + piece.split * partialStep() + piece.row * p.n + piece.col;
     outRow = p.n;
   } else if (through) {
     out = lane.out;
     outRow = piece.cols;
   }
+  const auto finish = [&](const MatmulPiece& block) {
+    if (through) {
+      dense::store(out + (block.row - piece.row) * outRow, outRow, run.scale,
+                   outMatrix(at, block.row, block.rows, block.col, block.cols));
+    }
+    if (epilogue_ != nullptr) epilogue_->run(block, run.group);
+  };
   if (usesPanels()) {
-    panels_.multiply(piece, at, lane.panels, out, outRow);
+    panels_.multiply(piece, at, lane.panels, out, outRow, std::cref(finish));  // allocates nothing
   } else {
     multiplyDirect(piece, at, lane, out, outRow);
-  }
-  if (through) {
-    dense::store(out, outRow, scale, outMatrix(at, piece.row, piece.rows, piece.col, piece.cols));
+    finish(piece);
   }
 }
 
@@ -198,7 +209,7 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
   }
   std::byte* const scratch = scratch_ > 0 ? operands[count + more] : nullptr;
   Carver carver(scratch), one;
-  T* const partials = takePartials(carver);
+  const Run shared{takePartials(carver), scale, operands.subspan(count, more)};
   takeLane(one);
   std::byte* const lanes = scratch == nullptr ? nullptr : scratch + carver.used();
   const auto chunk = [&](int64_t index, int64_t lane) {
@@ -206,16 +217,15 @@ void MatmulKernel<T>::run(std::span<std::byte* const> operands) const {
     const Lane memory = takeLane(own);
     const MatmulPiece piece = pieceOf(plan_, index);
     for (int64_t b = piece.batch; b < piece.batchEnd; ++b) {
-      runPiece(piece, batchPointers(plan_, base, b), partials, memory, scale);
+      runPiece(piece, batchPointers(plan_, base, b), shared, memory);
     }
-    if (epilogue_ != nullptr) epilogue_->run(piece, operands.subspan(count, more));
   };
   if (one.used() == 0) {
     parallelFor(plan_.chunks(), [&](int64_t index) { chunk(index, 0); });
   } else {
     dense::forLanes(plan_.chunks(), lanes_, chunk);
   }
-  if (plan_.splitK > 1) sumPartials(partials, base, scale);
+  if (plan_.splitK > 1) sumPartials(shared.partials, base, scale);
 }
 
 void checkTypes(const MatmulSpec& s) {

@@ -1,5 +1,7 @@
 #include "kernels/matmul_choice.h"
 
+#include <algorithm>
+
 #include "kernels/gemm_simd.h"
 
 namespace popxl::kernels {
@@ -12,6 +14,7 @@ struct Model {
   double ownStart;    ///< of a call
   double packAlong;   ///< an element packed from memory that is dense along the panel
   double packAcross;  ///< an element that has to be transposed
+  double readRhs;     ///< an element of B that is read once, as it lies
   double largeTiles;  ///< factor for a large product that is not packed for tiles of the second-level cache
   double libraryFlops, libraryStart;
   double libraryElement;     ///< an element of either operand
@@ -19,8 +22,8 @@ struct Model {
   double libraryAliasedRhs;  ///< factor for few rows, with rows of a large B that share their cache sets
 };
 
-constexpr Model kWide{205, 280, 0.15, 0.2, 1.2, 215, 430, 0.02, 1.25, 1.25};  // AVX-512
-constexpr Model kNarrow{102, 280, 0.15, 0.2, 1.1, 108, 430, 0.02, 1.1, 1.0};  // AVX2 and others
+constexpr Model kWide{205, 280, 0.15, 0.2, 0.08, 1.2, 215, 430, 0.02, 1.25, 1.25};   // AVX-512
+constexpr Model kNarrow{102, 280, 0.15, 0.2, 0.12, 1.1, 108, 430, 0.02, 1.1, 1.15};  // AVX2 and others
 
 const Model& model() { return simd::gemmOps<float>().lanes >= 16 ? kWide : kNarrow; }
 
@@ -33,7 +36,7 @@ double ownFlops(const Product& p) {
 }
 
 double factorOfLarge(const Model& t, const Product& p) {
-  constexpr double kLargeFlops = 5e8;
+  constexpr double kLargeFlops = 2e8;
   return 2.0 * times(p.m, p.n) * static_cast<double>(p.k) > kLargeFlops ? t.largeTiles : 1;
 }
 
@@ -44,32 +47,32 @@ double packRhs(const Model& t, const Product& p) {
 double directTime(const Model& t, const Product& p) {
   constexpr int64_t kInCache = 16 * 1024;  // as packsRhs of gemm_simd.cpp decides
   const bool packs = p.rhsAlongK || (p.m > 5 * simd::gemmOps<float>().rows && p.k * p.n > kInCache);
-  // Columns of a large A that are read as they lie miss the caches; a large B is packed for every tile.
+  // Columns of a large A that are read as they lie miss the caches; a large B is packed for every tile, or
+  // read for every panel of rows.
   const double misses = !p.lhsAlongK && p.m * p.k > 4 * kInCache ? 1.25 : 1.0;
-  return t.ownStart + misses * factorOfLarge(t, p) * ownFlops(p) / t.ownFlops +
-         (packs ? 2 * packRhs(t, p) : 0);
+  const double flops = misses * factorOfLarge(t, p) * ownFlops(p) / t.ownFlops;
+  if (packs) return t.ownStart + flops + 2 * packRhs(t, p);
+  const int64_t rows = simd::gemmOps<float>().rows, panels = (p.m + rows - 1) / rows;
+  const double again = panels > 1 && p.k * p.n > 4 * kInCache ? 1.1 : 1.0;
+  return t.ownStart + std::max(again * flops, t.readRhs * times(p.k, p.n) * static_cast<double>(panels));
 }
 
 double panelsTime(const Model& t, const Product& p) {
   const int64_t lanes = simd::gemmOps<float>().lanes;
-  const auto tiles = [&](int64_t side, int64_t vectors) {
-    const int64_t count = (side + vectors * lanes - 1) / (vectors * lanes);
-    return static_cast<double>(count);
-  };
+  const int64_t pieces = (p.n + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
   const double packLhs = times(p.m, p.k) * t.packAlong;
-  return t.ownStart + ownFlops(p) / t.ownFlops + tiles(p.m, kPanelVectorsM) * packRhs(t, p) +
-         tiles(p.n, kPanelVectorsN) * packLhs;
+  return t.ownStart + ownFlops(p) / t.ownFlops + packRhs(t, p) + static_cast<double>(pieces) * packLhs;
 }
 
 double libraryTime(const Model& t, const Product& p) {
-  constexpr int64_t kLarge = 1 << 20, kAliased = 512, kFewRows = 512;
-  const bool large = p.k * p.n > kLarge;
+  constexpr int64_t kLarge = 1 << 20, kBeyondL1 = 1 << 17, kAliased = 512, kFewRows = 512;
+  const bool aliased = p.k * p.n > kBeyondL1 && p.rhsStep % kAliased == 0;
   const double flops = 2.0 * times(p.m, p.n) * static_cast<double>(p.k);
   double factor = factorOfLarge(t, p);
-  if (large && p.rhsAlongK) factor *= t.libraryRhsAlongK;
-  if (large && !p.rhsAlongK && p.m <= kFewRows && p.n % kAliased == 0) factor *= t.libraryAliasedRhs;
+  if (p.rhsAlongK && p.k * p.n > kLarge) factor *= t.libraryRhsAlongK;
+  if (aliased && !p.rhsAlongK && p.m <= kFewRows) factor *= t.libraryAliasedRhs;
   return t.libraryStart + t.libraryElement * (times(p.m, p.k) + times(p.k, p.n)) +
-         factor * flops / t.libraryFlops;
+         std::max(factor * flops / t.libraryFlops, t.readRhs * times(p.k, p.n));
 }
 
 }  // namespace

@@ -9,18 +9,19 @@ enum class MatmulPath : uint8_t {
   kStreamed,  ///< few rows or one column: the large operand is read once, as it lies
   kDirect,    ///< by our own loops, packing no more than stays in the caches
   kLibrary,   ///< by oneDNN
-  kPanels,    ///< tiles that stay in the second-level cache, from operands packed a block of k at a time
+  kPanels,    ///< from operands packed a block at a time, which stays in the second-level cache
 };
 inline constexpr int kMatmulPaths = 4;
 const char* nameOf(MatmulPath path);
 
-/// Most vectors of rows and of columns in a tile of kPanels: with blocks of k of both operands it takes 1.1
-/// MB of 2 where vectors have 64 bytes, and 0.4 of 0.5 where they have 32.
-inline constexpr int64_t kPanelVectorsM = 16, kPanelVectorsN = 24;
+/// Most vectors of columns in a piece of kPanels, and panels of rows that are packed at a time: with blocks
+/// of k of both operands they take 1.3 MB of 2 where vectors have 64 bytes, and 0.5 where they have 32.
+inline constexpr int64_t kPanelVectors = 48, kPanelHeights = 8;
 
 /// C [m, n] = A [m, k] x B [k, n] of float32.
 struct Product {
   int64_t m, n, k;
+  int64_t rhsStep;                      ///< elements from row to row of B
   bool lhsAlongK, rhsAlongK;            ///< neighbours in memory are neighbours along k
   bool canStream, canLibrary, canPack;  ///< which paths there are besides kDirect
 };

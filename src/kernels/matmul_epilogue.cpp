@@ -44,6 +44,15 @@ bool readInputs(const Expr& expr, std::vector<bool>& byElement) {
   return true;
 }
 
+/// Rows of a block of the group: few enough to stay serial, and of what is finished at a time a whole part.
+int64_t rowsAtOnce(const MatmulPlan& plan) {
+  int64_t rows = std::clamp<int64_t>(kSerialElements / plan.tileN, 1, plan.tileM);
+  if (plan.path == MatmulPath::kPanels && plan.tileM > plan.blockRows) {
+    while (plan.blockRows % rows != 0) --rows;
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::unique_ptr<const MatmulEpilogue> MatmulEpilogue::make(const ElementwiseSpec& spec,
@@ -75,7 +84,7 @@ std::unique_ptr<const MatmulEpilogue> MatmulEpilogue::make(const ElementwiseSpec
     if (!add(l, false, blocks.outputs)) return nullptr;
   }
   if (epilogue->steps_.size() > kMaxOperands) return nullptr;
-  epilogue->rows_ = std::clamp<int64_t>(kSerialElements / plan.tileN, 1, plan.tileM);
+  epilogue->rows_ = rowsAtOnce(plan);
   const auto rest = [](int64_t size, int64_t unit) { return (size - 1) % unit + 1; };
   for (const int64_t cols : {plan.tileN, rest(plan.n, plan.tileN)}) {
     for (const int64_t rows : {epilogue->rows_, rest(plan.tileM, epilogue->rows_),

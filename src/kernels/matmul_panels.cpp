@@ -10,8 +10,9 @@ template <typename T>
 typename MatmulPanels<T>::Lane MatmulPanels<T>::takeLane(dense::Carver& carver) const {
   const MatmulPlan& p = plan_;
   const int64_t depth = std::min(simd::kGemmDepth, p.k);
-  const int64_t converted = std::max(p.packLhs ? p.tileM : 0, p.packRhs ? p.tileN : 0);
-  T* const lhs = carver.take<T>(ops_.lhsElements(p.tileM, depth));
+  const int64_t rows = std::min(p.tileM, p.blockRows);
+  const int64_t converted = std::max(p.packLhs ? rows : 0, p.packRhs ? p.tileN : 0);
+  T* const lhs = carver.take<T>(ops_.lhsElements(rows, depth));
   T* const rhs = carver.take<T>(ops_.rhsElements(depth, p.tileN));
   return {lhs, rhs, carver.take<T>(converted * depth)};
 }
@@ -43,12 +44,20 @@ void MatmulPanels<T>::pack(bool ofLhs, const Block& b, const MatmulPointers& at,
 
 template <typename T>
 void MatmulPanels<T>::multiply(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out,
-                               int64_t outRow) const {
+                               int64_t outRow,
+                               const std::function<void(const MatmulPiece& block)>& done) const {
   for (int64_t depth = piece.depth; depth < piece.depthEnd; depth += simd::kGemmDepth) {
     const int64_t depths = std::min(simd::kGemmDepth, piece.depthEnd - depth);
-    pack(true, {piece.row, piece.rows, depth, depths}, at, lane.lhs, lane.converted);
     pack(false, {piece.col, piece.cols, depth, depths}, at, lane.rhs, lane.converted);
-    ops_.multiply(piece.rows, piece.cols, depths, lane.lhs, 0, 0, lane.rhs, out, outRow, depth > piece.depth);
+    MatmulPiece block = piece;
+    for (int64_t row = 0; row < piece.rows; row += plan_.blockRows) {
+      block.row = piece.row + row;
+      block.rows = std::min(plan_.blockRows, piece.rows - row);
+      pack(true, {block.row, block.rows, depth, depths}, at, lane.lhs, lane.converted);
+      ops_.multiply(block.rows, block.cols, depths, lane.lhs, 0, 0, lane.rhs, out + row * outRow, outRow,
+                    depth > piece.depth);
+      if (depth + depths == piece.depthEnd) done(block);
+    }
   }
 }
 

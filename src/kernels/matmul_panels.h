@@ -1,13 +1,15 @@
 #pragma once
 
+#include <functional>
+
 #include "kernels/dense_lanes.h"
 #include "kernels/gemm_simd.h"
 #include "kernels/matmul_plan.h"
 
 namespace popxl::kernels {
 
-/// Tiles of a product from packed operands, as panels of simd::GemmOps. Whoever works on a tile packs what it
-/// needs of both, a block of k at a time: packing is the one pass over memory, all else runs from the caches.
+/// Pieces of a product from packed operands, as panels of simd::GemmOps. Whoever works on a piece packs a
+/// block of k of its columns, which stays in the second-level cache, and then of its rows a few at a time.
 template <typename T>
 class MatmulPanels {
  public:
@@ -19,9 +21,10 @@ class MatmulPanels {
   };
   Lane takeLane(dense::Carver& carver) const;
 
-  /// out [piece.rows, piece.cols] = the product over the piece's part of k.
-  void multiply(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out,
-                int64_t outRow) const;
+  /// out [piece.rows, piece.cols] = the product over the piece's part of k. Calls `done` with each block of
+  /// whole rows as it is finished, in order.
+  void multiply(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out, int64_t outRow,
+                const std::function<void(const MatmulPiece& block)>& done) const;
 
  private:
   /// Lines (rows of the lhs, columns of the rhs) of an operand and a part of k.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "kernels/dense_simd.h"
 #include "kernels/gemm_simd.h"
 #include "kernels/onednn_gemm.h"
+#include "kernels/parallel.h"
 
 namespace popxl::kernels {
 namespace {
@@ -96,7 +98,7 @@ double flopsOf(const MatmulPlan& p) {
 
 /// What choosePath has to know of a product, or piece, of m x n.
 Product productOf(const MatmulPlan& p, int64_t m, int64_t n, bool canPack) {
-  Product product{m, n, p.k, p.lhsCol == 1, p.rhsRow == 1, false, false, canPack};
+  Product product{m, n, p.k, p.rhsRow, p.lhsCol == 1, p.rhsRow == 1, false, false, canPack};
   if (dense::computeOf(p.lhsType, "matmul") != dense::Compute::kF32) return product;
   int64_t lhsRow = p.lhsRow, lhsCol = p.lhsCol, rhsRow = p.rhsRow, rhsCol = p.rhsCol;
   const auto converted = [](int64_t rows, int64_t cols, int64_t& row, int64_t& col) {
@@ -118,10 +120,12 @@ int64_t evenly(int64_t side, int64_t most, int64_t unit) {
   return ((side + pieces - 1) / pieces + unit - 1) / unit * unit;
 }
 
-/// Tiles whose packed operands and result fit a core's second-level cache. Only few of them are cut along k.
-void cutPanels(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
-  p.tileM = evenly(p.m, kPanelVectorsM * lanes, rows);
-  p.tileN = evenly(p.n, kPanelVectorsN * lanes, cols);
+/// Few elements and a long sum: tiles are cut along k, which decides about bits and so follows from shapes
+/// alone.
+void cutDepth(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
+  constexpr int64_t kVectorsM = 16, kVectorsN = 24;
+  p.tileM = evenly(p.m, kVectorsM * lanes, rows);
+  p.tileN = evenly(p.n, kVectorsN * lanes, cols);
   const int64_t tiles = p.tilesM() * p.tilesN();
   const auto wanted = std::clamp<int64_t>(std::llround(flopsOf(p) / kChunkFlops), 2, kFewTiles);
   if (tiles * 2 <= wanted) p.splitK = std::clamp<int64_t>(p.k / kMinSplitDepth, 1, wanted / tiles);
@@ -138,6 +142,40 @@ void cutStream(MatmulPlan& p, int64_t wanted) {
   int64_t& tile = p.m <= simd::kThinRows ? p.tileN : p.tileM;
   tile = std::min(tile, evenly(tile, simd::kThinColumns, 16));
   p.splitK = std::clamp<int64_t>(p.k / kMinRows, 1, std::max<int64_t>(wanted / (p.tilesM() * p.tilesN()), 1));
+}
+
+/// Time that all threads take for pieces of this size, in nanoseconds of the machine that was measured.
+double timeOfPieces(const MatmulPlan& p, int64_t tileM, int64_t tileN) {
+  constexpr double kFlops = 190, kPacked = 0.3;  // in a nanosecond; nanoseconds an element
+  constexpr double kUneven = 0.05;               // of a piece: threads are not equally fast
+  const int64_t pieces = ((p.m + tileM - 1) / tileM) * ((p.n + tileN - 1) / tileN), threads = threadCount();
+  const auto rounds = static_cast<double>((pieces + threads - 1) / threads);
+  const auto rows = static_cast<double>(tileM), cols = static_cast<double>(tileN);
+  return (rounds + kUneven) * (2 * rows * cols / kFlops + kPacked * (rows + cols));
+}
+
+/// Pieces of the least time: whoever takes one packs its rows and its columns of the operands, so large ones
+/// pack less, and a number that the threads share evenly leaves none idle. How they are cut changes no bit.
+void cutPanels(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
+  p.blockRows = kPanelHeights * rows;
+  cutDepth(p, rows, cols, lanes);
+  if (p.splitK > 1) return;
+  const int64_t mostRows = p.packOut ? kPanelTile : p.m;
+  const int64_t leastM = (p.m + mostRows - 1) / mostRows;
+  const int64_t leastN = (p.n + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
+  const int64_t more = 2 * threadCount();
+  double best = std::numeric_limits<double>::infinity();
+  for (int64_t m = leastM; m <= leastM + more; ++m) {
+    for (int64_t n = leastN; n <= leastN + more; ++n) {
+      const int64_t tileM = evenly(p.m, (p.m + m - 1) / m, rows),
+                    tileN = evenly(p.n, (p.n + n - 1) / n, cols);
+      const double time = timeOfPieces(p, tileM, tileN);
+      if (time >= best) continue;
+      best = time;
+      p.tileM = tileM;
+      p.tileN = tileN;
+    }
+  }
 }
 
 /// Halves the tile, the side that costs less first, until there are enough pieces for the work.

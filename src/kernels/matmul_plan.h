@@ -17,6 +17,7 @@ struct MatmulPlan {
   MatmulPath path = MatmulPath::kDirect;
   bool packLhs, packRhs, packOut;  ///< the operand goes through scratch in the compute type
   int64_t tileM, tileN;            ///< sizes of a piece of the output
+  int64_t blockRows;               ///< rows of a piece that are worked on at a time
   int64_t panelK;                  ///< depth of a packed panel; k when nothing is packed
   int64_t splitK = 1;              ///< pieces along k, summed in order at the end (one batch only)
   int64_t batchesPerChunk = 1;

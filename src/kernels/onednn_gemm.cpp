@@ -95,7 +95,8 @@ void gemm(int64_t m, int64_t n, int64_t k, Operand<float> a, Operand<float> b, f
           bool accumulate) {
   const bool known = isGemmOperand(m, k, a.row, a.col) && isGemmOperand(k, n, b.row, b.col);
   const Product product{
-      m, n, k, a.col == 1, b.row == 1, canStream(m, n, k, a.row, a.col, b.row, b.col, cRow), known, false};
+      m,     n,    k, b.row, a.col == 1, b.row == 1, canStream(m, n, k, a.row, a.col, b.row, b.col, cRow),
+      known, false};
   gemm(choosePath(product), m, n, k, a, b, c, cRow, accumulate);
 }
 
