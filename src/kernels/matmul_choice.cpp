@@ -66,10 +66,10 @@ double panelsTime(const Model& t, const Product& p) {
 
 double libraryTime(const Model& t, const Product& p) {
   constexpr int64_t kLarge = 1 << 20, kBeyondL1 = 1 << 17, kAliased = 512, kFewRows = 512;
-  const bool aliased = p.k * p.n > kBeyondL1 && p.rhsStep % kAliased == 0;
+  const bool aliased = p.k * p.rhsStep > kLarge && p.rhsStep % kAliased == 0;
   const double flops = 2.0 * times(p.m, p.n) * static_cast<double>(p.k);
   double factor = factorOfLarge(t, p);
-  if (p.rhsAlongK && p.k * p.n > kLarge) factor *= t.libraryRhsAlongK;
+  if (p.rhsAlongK && p.k * p.n > kBeyondL1) factor *= t.libraryRhsAlongK;
   if (aliased && !p.rhsAlongK && p.m <= kFewRows) factor *= t.libraryAliasedRhs;
   return t.libraryStart + t.libraryElement * (times(p.m, p.k) + times(p.k, p.n)) +
          std::max(factor * flops / t.libraryFlops, t.readRhs * times(p.k, p.n));
