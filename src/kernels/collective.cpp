@@ -59,11 +59,16 @@ void loadRow(const std::byte* from, int64_t first, int64_t n, Wide<T>* to) {
   }
 }
 
+/// Stores a row as elements of a result; as copyPart with `stream`.
 template <typename T>
-void storeRow(const Wide<T>* from, int64_t first, int64_t n, std::byte* to) {
+void storeRow(const Wide<T>* from, int64_t first, int64_t n, std::byte* to, bool stream) {
   T* values = reinterpret_cast<T*>(to) + first;
   if constexpr (std::is_same_v<T, HalfBits>) {
     simd::moveOps().floatToHalf(from, reinterpret_cast<uint16_t*>(values), n);
+  } else if constexpr (std::is_same_v<T, Wide<T>>) {
+    if (values == from) return;  // of a group of one, in place
+    copyPart(reinterpret_cast<std::byte*>(values), reinterpret_cast<const std::byte*>(from),
+             n * int64_t{sizeof(T)}, stream);
   } else {
     for (int64_t i = 0; i < n; ++i) values[i] = static_cast<T>(from[i]);
   }
@@ -96,28 +101,29 @@ bool isNaN(W x) {
 }
 
 template <typename W, typename F>
-void combineRow(W* a, const W* b, int64_t n, const F& f) {
-  for (int64_t i = 0; i < n; ++i) a[i] = f(a[i], b[i]);
+void combineRow(const W* a, const W* b, int64_t n, W* out, const F& f) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = f(a[i], b[i]);
 }
 
-/// a = reduction of a and b. NaN wins over every number.
+/// The reduction of a and b, which may lie in `out`. NaN wins over every number.
 template <typename W>
-void combine(Reduction reduction, W* a, const W* b, int64_t n) {
+void combine(Reduction reduction, const W* a, const W* b, int64_t n, W* out) {
   switch (reduction) {
     case Reduction::kAdd:
     case Reduction::kMean:
     case Reduction::kSquareAdd:
-      return combineRow(a, b, n, sumOf<W>);
+      return combineRow(a, b, n, out, [](W x, W y) { return sumOf(x, y); });
     case Reduction::kMul:
-      return combineRow(a, b, n, productOf<W>);
+      return combineRow(a, b, n, out, [](W x, W y) { return productOf(x, y); });
     case Reduction::kMin:
-      return combineRow(a, b, n, [](W x, W y) { return x < y || isNaN(x) ? x : y; });
+      return combineRow(a, b, n, out, [](W x, W y) { return x < y || isNaN(x) ? x : y; });
     case Reduction::kMax:
-      return combineRow(a, b, n, [](W x, W y) { return y < x || isNaN(x) ? x : y; });
+      return combineRow(a, b, n, out, [](W x, W y) { return y < x || isNaN(x) ? x : y; });
     case Reduction::kAnd:
-      return combineRow(a, b, n, [](W x, W y) { return static_cast<W>(x != 0 && y != 0); });
+      return combineRow(a, b, n, out, [](W x, W y) { return static_cast<W>(x != 0 && y != 0); });
     case Reduction::kOr:
-      return combineRow(a, b, n, [](W x, W y) { return static_cast<W>(x != 0 || y != 0); });
+      return combineRow(a, b, n, out, [](W x, W y) { return static_cast<W>(x != 0 || y != 0); });
   }
 }
 
@@ -131,18 +137,31 @@ void enter(Reduction reduction, W* row, int64_t n) {
   }
 }
 
-/// Elements [first, first + n) of the members' reduction; `scratch` holds a row for each level below.
+/// Whether an operand's values count as they are stored.
 template <typename T>
-void reduceRow(Reduction reduction, std::span<const int32_t> members, std::span<std::byte* const> from,
-               int64_t first, int64_t n, Wide<T>* out, Wide<T>* scratch) {
+bool countsAsStored(Reduction reduction) {
+  return std::is_same_v<T, Wide<T>> && reduction != Reduction::kSquareAdd && reduction != Reduction::kAnd &&
+         reduction != Reduction::kOr;
+}
+
+/// Elements [first, first + n) of the members' reduction: in `out`, or where an operand has them. `scratch`
+/// holds a row for each level below.
+template <typename T>
+const Wide<T>* reduceRow(Reduction reduction, std::span<const int32_t> members,
+                         std::span<std::byte* const> from, int64_t first, int64_t n, Wide<T>* out,
+                         Wide<T>* scratch) {
   if (members.size() == 1) {
-    loadRow<T>(from[static_cast<size_t>(members[0])], first, n, out);
-    return enter(reduction, out, n);
+    const std::byte* operand = from[static_cast<size_t>(members[0])];
+    if (countsAsStored<T>(reduction)) return reinterpret_cast<const Wide<T>*>(operand) + first;
+    loadRow<T>(operand, first, n, out);
+    enter(reduction, out, n);
+    return out;
   }
   const size_t half = std::bit_floor(members.size() - 1);
-  reduceRow<T>(reduction, members.first(half), from, first, n, out, scratch);
-  reduceRow<T>(reduction, members.subspan(half), from, first, n, scratch, scratch + kRow);
-  combine(reduction, out, scratch, n);
+  const Wide<T>* a = reduceRow<T>(reduction, members.first(half), from, first, n, out, scratch);
+  const Wide<T>* b = reduceRow<T>(reduction, members.subspan(half), from, first, n, scratch, scratch + kRow);
+  combine(reduction, a, b, n, out);
+  return out;
 }
 
 /// f(first element, values, number of them) for the rows of an item's reduction.
@@ -152,13 +171,14 @@ void reduceItem(const AllReduce& what, std::span<const int32_t> members, std::sp
   Wide<T> rows[kRow * kMaxDepth];
   for (int64_t at = first; at < end; at += kRow) {
     const int64_t n = std::min(kRow, end - at);
-    reduceRow<T>(what.reduction, members, from, at, n, rows, rows + kRow);
+    const Wide<T>* values = reduceRow<T>(what.reduction, members, from, at, n, rows, rows + kRow);
     if (what.reduction == Reduction::kMean) {
       const auto all = what.divisor != 0 ? what.divisor : static_cast<int64_t>(members.size());
       const auto size = static_cast<Wide<T>>(all);
-      for (int64_t i = 0; i < n; ++i) rows[i] /= size;
+      for (int64_t i = 0; i < n; ++i) rows[i] = values[i] / size;
+      values = rows;
     }
-    f(at, rows, n);
+    f(at, values, n);
   }
 }
 
@@ -174,6 +194,7 @@ class Reduce final : public Collective {
   void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
     const auto size = static_cast<int64_t>(what_.groups.front().size()), shares = scatters_ ? size : 1;
     const int64_t share = ceilDiv(what_.elements, shares), items = ceilDiv(share, kItem);
+    const bool stream = share * int64_t{sizeof(T)} * static_cast<int64_t>(to.size()) > kStreamBytes;
     const int64_t all = items * shares * static_cast<int64_t>(what_.groups.size());
     forItems(all, what_.elements * static_cast<int64_t>(from.size()), [&](int64_t i) {
       const auto& members = what_.groups[static_cast<size_t>(i / items / shares)];
@@ -183,8 +204,13 @@ class Reduce final : public Collective {
           scatters_ ? to[static_cast<size_t>(members[static_cast<size_t>(begin / share)])] : nullptr;
       if (own == nullptr && (scatters_ || !isWanted(members, to))) return;
       reduceItem<T>(what_, members, from, first, last, [&](int64_t at, const Wide<T>* row, int64_t n) {
-        scatters_ ? storeRow<T>(row, at - begin, n, own) : shareRow(members, at, row, n, to);
+        if (scatters_) return storeRow<T>(row, at - begin, n, own, stream);
+        for (const int32_t m : members) {
+          std::byte* result = to[static_cast<size_t>(m)];
+          if (result != nullptr) storeRow<T>(row, at, n, result, stream);
+        }
       });
+      if (stream) simd::flushStream();
     });
     if (scatters_) padWithZeros(to);
   }
@@ -211,21 +237,6 @@ class Reduce final : public Collective {
   static bool isWanted(std::span<const int32_t> members, std::span<std::byte* const> to) {
     return std::any_of(members.begin(), members.end(),
                        [&](int32_t m) { return to[static_cast<size_t>(m)] != nullptr; });
-  }
-
-  void shareRow(std::span<const int32_t> members, int64_t at, const Wide<T>* row, int64_t n,
-                std::span<std::byte* const> to) const {
-    constexpr auto kSize = static_cast<int64_t>(sizeof(T));
-    const bool stream = what_.elements * kSize * static_cast<int64_t>(to.size()) > kStreamBytes;
-    for (const int32_t m : members) {
-      std::byte* result = to[static_cast<size_t>(m)];
-      if (result == nullptr) continue;
-      if constexpr (std::is_same_v<T, Wide<T>>) {
-        copyPart(result + at * kSize, reinterpret_cast<const std::byte*>(row), n * kSize, stream);
-      } else {
-        storeRow<T>(row, at, n, result);
-      }
-    }
   }
 
   void padWithZeros(std::span<std::byte* const> to) const {

@@ -80,6 +80,7 @@ class Gather final : public Collective {
         std::byte* result = to[static_cast<size_t>(m)];
         if (result != nullptr) copyPart(result + begin, operand + first, bytes, stream);
       }
+      if (stream) simd::flushStream();
     });
   }
   std::vector<OperandPart> reads(int32_t replica) const override {

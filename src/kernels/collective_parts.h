@@ -17,6 +17,7 @@ inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// Results of all replicas larger than this are written past the caches: they would not stay there anyway.
 constexpr int64_t kStreamBytes = 16 << 20;
 
+/// Who copies with `stream` calls simd::flushStream in the end.
 inline void copyPart(std::byte* to, const std::byte* from, int64_t bytes, bool stream = false) {
   if (stream && bytes >= 1024) return simd::moveOps().stream(from, to, bytes);
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));

@@ -49,6 +49,7 @@ void copyStrided(const std::byte* src, int64_t srcStride, std::byte* dst, int64_
 void copyPiece(const std::byte* src, std::byte* dst, int64_t bytes, bool stream) {
   if (stream && bytes >= 1024) {
     simd::moveOps().stream(src, dst, bytes);
+    simd::flushStream();
   } else {
     std::memcpy(dst, src, static_cast<size_t>(bytes));
   }

@@ -65,7 +65,6 @@ void streamBytes(const std::byte* src, std::byte* dst, int64_t bytes) {
   auto* out = reinterpret_cast<uint8_t*>(dst);
   int64_t i = head;
   for (; i + lanes <= bytes; i += lanes) hn::Stream(hn::LoadU(d, in + i), d, out + i);
-  hwy::FlushStream();
   std::memcpy(out + i, in + i, static_cast<size_t>(bytes - i));
 }
 
@@ -161,6 +160,8 @@ const MoveOps& moveOps() {
   static const MoveOps* const table = HWY_DYNAMIC_DISPATCH(moveTable)();
   return *table;
 }
+
+void flushStream() { hwy::FlushStream(); }
 
 }  // namespace popxl::kernels::simd
 #endif  // HWY_ONCE

@@ -47,7 +47,8 @@ const RowOps<double>& rowOps<double>();
 struct MoveOps {
   void (*halfToFloat)(const uint16_t* x, float* y, int64_t n);
   void (*floatToHalf)(const float* x, uint16_t* y, int64_t n);  ///< round to nearest even
-  /// memcpy past the caches, for data that is not read again soon.
+  /// memcpy past the caches, for data that is not read again soon; other threads may read it after
+  /// flushStream.
   void (*stream)(const std::byte* src, std::byte* dst, int64_t bytes);
   /// dst[c * dstStride + r] = src[r * srcStride + c] for r < rows, c < columns; strides in bytes, elements of
   /// `elementBytes` (1, 2, 4 or 8).
@@ -55,5 +56,7 @@ struct MoveOps {
                     int64_t columns, int64_t elementBytes);
 };
 const MoveOps& moveOps();
+/// Ends what this thread has streamed. It waits for the memory, so once for many small pieces.
+void flushStream();
 
 }  // namespace popxl::kernels::simd
