@@ -27,6 +27,10 @@ int main() {
     const Tensor dy = popxl::constant(std::vector<float>(8, 1.0f), {4, 2}, "dy");
     const auto backward = ops::callWithInfo(gradient.graph, {dy}, gradient.inputsDict(forward));
     ops::copy_var_update_(w, w - gradient.gradientOf(w, forward, backward) * 0.1);
+
+    const auto steps = popxl::remoteBuffer({{1}});
+    popxl::remoteVariable(std::vector<float>{0}, steps, 0, "steps");
+    ops::remoteStore(steps, 0, ops::remoteLoad(steps, 0) + 1.0);
   }
 
   popxl::Session session(ir);
@@ -38,7 +42,9 @@ int main() {
     std::printf("y[0] = %.4f\n", static_cast<double>(y[0]));
   }
   const Tensor w = ir.mainGraph().tensor("w");
-  std::printf("w[0] = %.4f\n", static_cast<double>(session.tensorData<float>(w)[0]));
+  const Tensor steps = ir.mainGraph().tensor("steps");
+  std::printf("w[0] = %.4f after %.0f steps\n", static_cast<double>(session.tensorData<float>(w)[0]),
+              static_cast<double>(session.tensorData<float>(steps)[0]));
 
   try {
     session.writeVariable(w, std::vector<float>(5));

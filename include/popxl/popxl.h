@@ -12,6 +12,7 @@
 #include <popxl/memory.h>
 #include <popxl/ops.h>
 #include <popxl/profile.h>
+#include <popxl/remote.h>
 #include <popxl/remote_storage.h>
 #include <popxl/scope.h>
 #include <popxl/session.h>

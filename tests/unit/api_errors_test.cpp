@@ -189,5 +189,30 @@ TEST(ApiErrors, AfterAFailedRunVariablesHaveToBeWritten) {
   EXPECT_EQ(session.tensorData<float>(v), Floats{8});
 }
 
+TEST(ApiErrors, RemoteBuffers) {
+  const RemoteBuffer foreign = [] {
+    Program other;
+    return remoteBuffer({{2}});
+  }();
+  Program p;
+  const RemoteBuffer buffer = remoteBuffer({{2}}, 3);
+  const Tensor x = constant(Floats{1, 2, 3}, {3});
+  const auto fails = [](int line, ErrorKind kind, const std::string& what, const auto& body) {
+    expectErrorAt(line, kind, what, body);
+  };
+  fails(__LINE__, ErrorKind::kValue, "positive integer, not 0", [] { remoteBuffer({{2}}, 0); });
+  fails(__LINE__, ErrorKind::kValue, "negative dimension", [] { remoteBuffer({{-2}}); });
+  fails(__LINE__, ErrorKind::kValue, "another Ir", [&] { ops::remoteLoad(foreign, 0); });
+  fails(__LINE__, ErrorKind::kValue, "no entry -1", [&] { ops::remoteLoad(buffer, -1); });
+  fails(__LINE__, ErrorKind::kValue, "remote buffer 1", [&] { ops::remoteStore(buffer, 0, x); });
+  fails(__LINE__, ErrorKind::kValue, "remote buffer 1", [&] { ops::remoteLoad_(buffer, 0, x); });
+  fails(__LINE__ + 1, ErrorKind::kType, "holds float32", [&] {
+    remoteVariable(std::vector<int32_t>{1, 2}, buffer);
+  });
+  fails(__LINE__, ErrorKind::kValue, "needs 2 elements", [&] { remoteVariable(Floats{1}, buffer); });
+  fails(__LINE__, ErrorKind::kValue, "in entry -1", [&] { remoteVariable(Floats{1, 2}, buffer, -1); });
+  errorOf(ErrorKind::kValue, [&] { buffer.setEntries(0); });
+}
+
 }  // namespace
 }  // namespace popxl

@@ -306,5 +306,41 @@ TEST(Api, GradientsByInputAndOperand) {
   }
 }
 
+TEST(Api, RemoteBuffersAndVariables) {
+  Program p;
+  const RemoteBuffer buffer = remoteBuffer({{2}}, 2);
+  const Tensor w = remoteVariable(Floats{1, 2}, buffer, 1, "w");
+  const Stream at = p.ir.h2dStream({{}, DType::kInt32});
+  Floats loaded, inPlace;
+  const Tensor entry = ops::hostLoad(at), place = constant(Floats{0, 0}, {2}) + 1.0;
+  p.out(ops::remoteLoad(buffer, entry, "loaded"), loaded);
+  p.out(ops::remoteLoad_(buffer, 1, place), inPlace);
+  ops::remoteStore(buffer, 1, place * 10.0);
+  ops::remoteStore(buffer, 4, place);
+  EXPECT_EQ(buffer.spec(), (TensorSpec{{2}}));
+  buffer.setEntries(5);
+  EXPECT_EQ(buffer.entries(), 5);
+  EXPECT_EQ(p.ir.mainGraph().tensor("loaded").shape(), Shape{2});
+  Session session(p.ir);
+  std::vector<int32_t> index = {0};
+  p.buffers.in(at, index);
+  const auto run = [&](int32_t i) {
+    index[0] = i;
+    session.run(p.buffers);
+  };
+  run(0);
+  EXPECT_EQ(loaded, (Floats{0, 0}));
+  EXPECT_EQ(inPlace, (Floats{1, 2}));
+  run(4);
+  EXPECT_EQ(loaded, (Floats{1, 2}));
+  EXPECT_EQ(inPlace, (Floats{10, 20}));
+  EXPECT_EQ(session.tensorData<float>(w), (Floats{100, 200}));
+  session.writeVariable(w, Floats{3, 4});
+  run(1);
+  EXPECT_EQ(loaded, (Floats{3, 4}));
+  EXPECT_NE(errorOf(ErrorKind::kValue, [&] { run(5); }).find("asks for entry 5 of remote buffer 1"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace popxl
