@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+
+#include "base/error.h"
+#include "exec/file.h"
 
 namespace popxl::exec {
 
@@ -16,31 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kStaleSeconds = 3600;
-
-/// Closes a descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-bool writeAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
 
 struct Entry {
   fs::path path;
@@ -75,33 +50,32 @@ bool isTemporary(const fs::path& path) { return isCacheFile(path.stem()); }
 }  // namespace
 
 std::optional<std::string> readFile(const fs::path& path, int64_t limit) {
-  // A pipe must not make us wait.
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status;
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) return std::nullopt;
-  if (!S_ISREG(status.st_mode) || status.st_size > limit) return std::nullopt;
-  std::string bytes(static_cast<size_t>(status.st_size), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return std::nullopt;
-    done += static_cast<size_t>(n);
+  try {
+    const File file(path, File::Open::kToRead);
+    if (!file.isRegular() || file.size() > limit) return std::nullopt;
+    std::string bytes(static_cast<size_t>(file.size()), '\0');
+    file.read(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+    return bytes;
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  return bytes;
 }
 
 std::string writeFile(const fs::path& path, std::string_view bytes) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) return error.message();
-  std::string temporary = path.string() + ".XXXXXX";
-  const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.get() < 0) return std::strerror(errno);
-  if (writeAll(file.get(), bytes) && ::rename(temporary.c_str(), path.c_str()) == 0) return "";
-  std::string what = std::strerror(errno);
-  ::unlink(temporary.c_str());
-  return what;
+  std::string temporary;
+  try {
+    File file(path, File::Open::kTemporary);
+    temporary = file.path();
+    file.write(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+    file.rename(path);
+    return "";
+  } catch (const Error& failed) {
+    if (!temporary.empty()) fs::remove(temporary, error);
+    return failed.what();
+  }
 }
 
 void touch(const fs::path& path) { ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0); }

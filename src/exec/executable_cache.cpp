@@ -63,13 +63,16 @@ Digest digestOf(const ir::Ir& ir, std::span<const Digest> graphs, const Digest& 
   return digest.finish();
 }
 
+/// One warning for each folder.
 void warnOnce(const fs::path& folder, std::string_view what) {
   static std::mutex mutex;
   static std::set<std::string> warned;
   const std::lock_guard<std::mutex> lock(mutex);
   if (!warned.insert(folder.string()).second) return;
-  log().warn("The executable cache in {} can't be written ({}); programs are compiled without it",
-             folder.string(), what);
+  log().warn(
+      "{}; programs are compiled without a cache. Name a folder for it with the option `cachePath` or the "
+      "environment variable POPXL_CACHE_DIR",
+      what);
 }
 
 }  // namespace
@@ -77,6 +80,11 @@ void warnOnce(const fs::path& folder, std::string_view what) {
 std::unique_ptr<ExecutableCache> ExecutableCache::open(const ir::Ir& ir) {
   if (!ir.options().enableEngineCaching) return nullptr;
   const int64_t limit = limitFromEnvironment();
+  if (ir.options().cachePath.empty()) {
+    warnOnce("",
+             "The executable cache has no folder: `enableEngineCaching` is set, and `cachePath` is empty");
+    return nullptr;
+  }
   const std::optional<Digest> build = buildId();
   if (!build) {
     log().debug("There is no executable cache: the library has no build id");
@@ -159,7 +167,10 @@ void ExecutableCache::save() {
       [&](const Digest& key, std::string_view result) { own_.results.emplace_back(key, result); });
   const std::string bytes = encode(own_, build_);
   if (static_cast<int64_t>(bytes.size()) > limit_) return;
-  if (const std::string what = writeFile(path_, bytes); !what.empty()) return warnOnce(folder_, what);
+  if (const std::string what = writeFile(path_, bytes); !what.empty()) {
+    return warnOnce(folder_,
+                    fmt::format("The executable cache in {} can't be written ({})", folder_.string(), what));
+  }
   cleanFolder(folder_, path_, limit_);
 }
 

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -27,25 +27,42 @@ void syncFolderOf(const std::string& path) {
 
 }  // namespace
 
-File::File(std::string path, bool create) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0), 0666);
-  if (descriptor_ < 0) failTo(create ? "make" : "open");
+File::File(std::string path, Open how) : path_(std::move(path)) {
+  if (how == Open::kTemporary) {
+    path_ += ".XXXXXX";
+    descriptor_ = ::mkostemp(path_.data(), O_CLOEXEC);
+  } else {
+    const int access = how == Open::kToRead ? O_RDONLY | O_NONBLOCK : O_RDWR;
+    descriptor_ = ::open(path_.c_str(), access | O_CLOEXEC | (how == Open::kMade ? O_CREAT : 0), 0666);
+  }
+  if (descriptor_ < 0) failTo(how == Open::kToRead || how == Open::kThere ? "open" : "make");
 }
 
-File::~File() { ::close(descriptor_); }
+File::~File() {
+  if (::getpid() == locker_) ::flock(descriptor_, LOCK_UN);
+  ::close(descriptor_);
+}
 
 void File::failTo(const char* what) const {
   const int reason = errno;
   fail(ErrorKind::kRuntime, "can't {} {}: {}", what, path_, std::strerror(reason));
 }
 
-int64_t File::size() const {
+struct stat File::status() const {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) failTo("look at");
-  return status.st_size;
+  return status;
 }
 
-bool File::tryLock() { return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0; }
+int64_t File::size() const { return status().st_size; }
+
+bool File::isRegular() const { return S_ISREG(status().st_mode); }
+
+bool File::tryLock() {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return false;
+  locker_ = ::getpid();
+  return true;
+}
 
 void File::read(int64_t offset, void* to, int64_t bytes) const {
   auto* next = static_cast<std::byte*>(to);
@@ -95,10 +112,10 @@ void File::sync() {
   if (::fdatasync(descriptor_) != 0) failTo("bring to the disk what was written to");
 }
 
-void File::rename(const std::string& path) {
+void File::rename(const std::string& path, bool sync) {
   if (::rename(path_.c_str(), path.c_str()) != 0) failTo("rename");
   path_ = path;
-  syncFolderOf(path);
+  if (sync) syncFolderOf(path);
 }
 
 }  // namespace popxl::exec

@@ -81,7 +81,7 @@ void RemoteFile::layOut(int64_t headBytes) {
 
 /// The file has its name once it is whole.
 void RemoteFile::make(const std::string& path, const std::string& description) {
-  file_ = std::make_unique<File>(path + ".new", true);
+  file_ = std::make_unique<File>(path + ".new", File::Open::kMade);
   if (!file_->tryLock()) fail(ErrorKind::kRuntime, "{} is being made by another session", path);
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) return open(path, description);  // another one was faster
@@ -98,12 +98,12 @@ void RemoteFile::make(const std::string& path, const std::string& description) {
     std::filesystem::remove(file_->path(), ignored);
     throw;
   }
-  file_->rename(path);
+  file_->rename(path, true);
   entries_.resize(static_cast<size_t>(layout_.numEntries()));
 }
 
 void RemoteFile::open(const std::string& path, const std::string& description) {
-  file_ = std::make_unique<File>(path, false);
+  file_ = std::make_unique<File>(path, File::Open::kThere);
   if (!file_->tryLock()) {
     fail(ErrorKind::kRuntime,
          "{} is in use by another session; detach that one first, or give each its own folder", path);

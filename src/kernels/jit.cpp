@@ -109,16 +109,17 @@ class Cache {
     ResultStore* store = ResultStore::current();
     const Digest digest = store == nullptr ? Digest() : Sha256().add("machine code").add(key).finish();
     const auto stored = store == nullptr ? std::nullopt : store->find(digest);
+    std::optional<Image> image = stored ? Image::decode(*stored) : std::nullopt;
+    const bool isStored = image.has_value();
     const std::lock_guard<std::mutex> lock(mutex_);
     std::weak_ptr<const Function>& known = known_[key];
     std::shared_ptr<const Function> function = known.lock();
     if (function == nullptr) {
-      std::optional<Image> image = stored ? Image::decode(*stored) : std::nullopt;
       if (!image) image = generate(lowerExpr(isa, expr, inputs, outputs));
       function.reset(new Function(std::move(*image), std::move(key)));
       known = function;
     }
-    if (store != nullptr && !stored) store->add(digest, function->image_.encode());
+    if (store != nullptr && !isStored) store->add(digest, function->image_.encode());
     return function;
   }
 

@@ -1,8 +1,10 @@
 """The executable cache over processes: log lines, nothing is generated twice, results keep their bits."""
 
+import hashlib
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 
@@ -108,6 +110,56 @@ def test_files_of_no_use_are_named(tmp_path):
     assert f"Cache file hash did not match the IR hash {first.stem}" in log
     assert re.search("Ignoring cache file because it does not contain an executable .*bad.popef", log)
     assert "Loading serialized" in finish(start(tmp_path))[1]
+
+
+def _with_results(file: bytes, result: bytes) -> bytes:
+    """The file with another content of each result, and checksums that fit."""
+    at = 12 + 2 * 32  # magic, version, and the digests of library and program
+    (graphs,) = struct.unpack_from("<Q", file, at)
+    at += 8 + 32 * graphs
+    (results,) = struct.unpack_from("<Q", file, at)
+    at += 8
+    out = file[:at]
+    for _ in range(results):
+        (size,) = struct.unpack_from("<Q", file, at + 32)
+        out += file[at : at + 32] + struct.pack("<Q", len(result)) + result
+        at += 40 + size
+    assert at + 32 == len(file)
+    return out + hashlib.sha256(out).digest()
+
+
+def test_a_result_that_can_not_be_used_is_replaced(tmp_path):
+    out, log = finish(start(tmp_path))
+    total = counts(log)[1]
+    file = next(tmp_path.glob("*.popef"))
+    whole = file.read_bytes()
+    file.write_bytes(_with_results(whole, b"no result"))
+    again, log = finish(start(tmp_path))
+    assert "Loading serialized" in log
+    assert counts(log) == (total, total)
+    assert again == out
+    assert file.read_bytes() == whole
+
+
+def test_a_folder_that_has_no_name_or_can_not_be_made(tmp_path):
+    """One warning for each, and the program runs without a cache."""
+    (tmp_path / "file").write_text("")
+    program = (
+        "import popxl\n"
+        "for path in ['', '', {folder!r}, {folder!r}]:\n"
+        "    ir = popxl.Ir()\n"
+        "    ir._pb_ir.getSessionOptions().enableEngineCaching = True\n"
+        "    ir._pb_ir.getSessionOptions().cachePath = path\n"
+        "    popxl.Session(ir)\n"
+    )
+    text = program.format(folder=str(tmp_path / "file" / "sub"))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path, check=True)
+    nameless, unusable = done.stderr.splitlines()
+    assert "The executable cache has no folder: `enableEngineCaching` is set, and `cachePath` is empty;" in nameless
+    assert re.search("The executable cache in .*/file/sub can't be written \\(Not a directory\\);", unusable)
+    for line in (nameless, unusable):
+        assert "option `cachePath` or the environment variable POPXL_CACHE_DIR" in line
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_processes_that_use_one_folder_at_once(tmp_path):
