@@ -1,19 +1,28 @@
 """Sessions: programs compiled and run."""
 
-import numbers
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Union
 
 import numpy as np
 
 from popxl import _core
-from popxl._host_arrays import FLOAT8, Port, check_output, to_input
+from popxl._host_arrays import (
+    as_given,
+    by_stream,
+    check_output,
+    check_streams,
+    d2hStreamBufferMaps,
+    h2dStreamBufferMaps,
+    ports,
+    to_input,
+    to_value,
+)
 from popxl.ir import Ir
 from popxl.profile import MachinePeaks, Profile
 from popxl.remote_storage import RemoteStorage, _as_remote_storage
 from popxl.streams import DeviceToHostStream, HostToDeviceStream
-from popxl.tensor import Constant, HostScalarTensor, Tensor, Variable
-from popxl.utils import _popxl_to_numpy, _to_device_info, to_numpy
+from popxl.tensor import Constant, Tensor, Variable
+from popxl.utils import _popxl_to_numpy, _to_device_info
 
 from popart.dataflow import PyStepIO  # isort: skip
 from popart.device import DeviceInfo  # isort: skip
@@ -21,10 +30,6 @@ from popart.inference_session import InferenceSession  # isort: skip
 
 if TYPE_CHECKING:
     from popxl.feed import Feed
-
-d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray]
-h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
-StreamBufferMaps = Union[h2dStreamBufferMaps, d2hStreamBufferMaps]
 
 
 class Session:
@@ -88,8 +93,9 @@ class Session:
             remote_storage=_as_remote_storage(remote_storage),
         )
         self._pb_session.prepareDevice()
-        self._inputs = self._ports(ir.get_all_h2d_streams())
-        self._outputs = self._ports(ir.get_all_d2h_streams())
+        lead = (ir.num_host_transfers, ir.instance_replication_factor)
+        self._inputs = ports(ir.get_all_h2d_streams(), *lead)
+        self._outputs = ports(ir.get_all_d2h_streams(), *lead)
         ir._sessions.add(self)
         write_checkpoint(ir, "Final")
         if self.is_attached:
@@ -244,9 +250,9 @@ class Session:
             TypeError: A dtype does not fit, or the arrays are not given in a dictionary.
         """
         self._require_attached("Session.run_with_outputs")
-        inputs = _by_stream("inputs", inputs)
-        outputs = _by_stream("outputs", outputs)
-        buffers = self._as_given(inputs, outputs)
+        inputs = by_stream("inputs", inputs)
+        outputs = by_stream("outputs", outputs)
+        buffers = as_given(inputs, self._inputs, outputs, self._outputs)
         if buffers is not None:
             self._pb_session._run_buffers(buffers)
             return
@@ -290,25 +296,6 @@ class Session:
         from popxl.feed import Feed  # starts threads; most programs need none
 
         return Feed(self, batches, depth, downcast_inputs)
-
-    def _as_given(
-        self, inputs: h2dStreamBufferMaps, outputs: d2hStreamBufferMaps
-    ) -> Optional[List[Tuple[str, np.ndarray, int]]]:
-        """The arrays of a run as the engine takes them, when none has to be converted; else None."""
-        if len(inputs) != len(self._inputs) or len(outputs) != len(self._outputs):
-            return None
-        buffers = []
-        for port in self._inputs:
-            array = inputs.get(port.stream)
-            if not port.fits(array) or not array.flags.c_contiguous:
-                return None
-            buffers.append((port.tensor_id, array, port.transfers))
-        for port in self._outputs:
-            array = outputs.get(port.stream)
-            if not port.fits(array) or not array.flags.carray:
-                return None
-            buffers.append((port.tensor_id, array, port.transfers))
-        return buffers
 
     def weights_from_host(self) -> None:
         """Copies all variables from the host to the device.
@@ -444,7 +431,7 @@ class Session:
             NotImplementedError: A variable has retrieval mode "all_replicas" and groups of several replicas.
             popart_runtime_error: The values of the other variables are lost with a run that failed half way.
         """
-        arrays = {tensor: _checked_value(tensor, data) for tensor, data in tensors.items()}
+        arrays = {tensor: to_value(tensor, data) for tensor, data in tensors.items()}
         for tensor in arrays:
             self._require_own(tensor)
         writes_all = set(arrays) >= set(self._user_ir.main_graph.variables)
@@ -465,64 +452,14 @@ class Session:
         """
         return {port.stream: np.empty(port.shape, port.dtype) for port in self._outputs}
 
-    def _lead(self) -> Tuple[int, ...]:
-        """The dimensions in front of a stream's shape."""
-        lead = (self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor)
-        return tuple(n for n in lead if n > 1)
-
-    def _ports(self, streams: Iterable[Any]) -> List[Port]:
-        """In the order of their names."""
-        lead = self._lead()
-        transfers = self._user_ir.num_host_transfers
-        ports = [Port(s, s.tensor_id, s.dtype.as_numpy(), lead + s.shape, transfers) for s in streams]
-        return sorted(ports, key=lambda port: port.tensor_id)
-
     def _validate_run_inputs(self, inputs: Mapping[HostToDeviceStream, np.ndarray]) -> None:
         """Raises ValueError unless there is an array of the right shape for each stream that the program
         reads."""
-        self._validate_streams("input", inputs, self._inputs)
+        check_streams("input", inputs, self._inputs)
 
     def _validate_run_outputs(self, outputs: d2hStreamBufferMaps) -> None:
         """Raises ValueError unless there is an array of the right shape for each stream that it writes."""
-        self._validate_streams("output", outputs, self._outputs)
-
-    def _validate_streams(self, what: str, given: Mapping[Any, np.ndarray], ports: List[Port]) -> None:
-        expected = [port.stream for port in ports]
-        unexpected = [str(stream) for stream in given if stream not in expected]
-        missing = [str(stream) for stream in expected if stream not in given]
-        if unexpected or missing:
-            does = "reads" if what == "input" else "writes"
-            raise ValueError(
-                f"The {what} streams do not match those that the program {does}. Unexpected: {unexpected}. "
-                f"Missing: {missing}. The keys are streams, as `popxl.h2d_stream` and `popxl.d2h_stream` "
-                "return them."
-            )
-        for stream, array in given.items():
-            self._check_shape(what, stream, array)
-
-    def _check_shape(self, what: str, stream: Any, array: np.ndarray) -> None:
-        transfers, replicas = self._user_ir.num_host_transfers, self._user_ir.instance_replication_factor
-        lead = self._lead()
-        full = lead + stream.shape
-        if not isinstance(array, np.ndarray):
-            raise TypeError(
-                f"The {what} for stream {stream.tensor_id} must be an array to be filled, not {type(array)}."
-            )
-        place = f"The array for {what} stream {stream.tensor_id} has shape {array.shape}; expected is {full}"
-        if array.ndim < len(lead):
-            raise ValueError(f"{place}.")
-        if transfers > 1 and array.shape[0] < transfers:
-            raise ValueError(
-                f"{place}: its first dimension must be at least num_host_transfers, {transfers}."
-            )
-        if replicas > 1 and array.shape[len(lead) - 1] != replicas:
-            raise ValueError(
-                f"{place}: dimension {len(lead) - 1} must be the replication factor, {replicas}."
-            )
-        rest = array.shape[len(lead) :]
-        # Where all dimensions of a tensor have size 1, any number of them will do.
-        if rest != stream.shape and not (set(rest) | set(stream.shape) <= {1}):
-            raise ValueError(f"{place}.")
+        check_streams("output", outputs, self._outputs)
 
     def __enter__(self) -> "Session":
         """Attaches the session, and copies the variables to the device if it was not attached.
@@ -556,40 +493,3 @@ class Session:
         if not self._was_attached.pop():
             self._device.detach()
             self._pb_session._release()
-
-
-def _by_stream(what: str, given: Optional[StreamBufferMaps]) -> StreamBufferMaps:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise TypeError(
-            f"`{what}` must be a dictionary of arrays by stream, not a value of type {type(given)}."
-        )
-    return given
-
-
-def _checked_value(tensor: Variable, data: Any) -> np.ndarray:
-    """The new value of a variable, once it is known to fit."""
-    if not isinstance(tensor, Variable):
-        name = tensor.id if isinstance(tensor, Tensor) else repr(tensor)
-        raise TypeError(f"Tensor {name} is not of type Variable; only variables can be written.")
-    if isinstance(data, numbers.Number) and tensor.dtype not in FLOAT8:
-        data = np.asarray(data).astype(tensor.dtype.as_numpy())
-    if not isinstance(data, np.ndarray):
-        data = to_numpy(data, None if tensor.dtype in FLOAT8 else tensor.dtype, copy=False)
-    if data.dtype != tensor.dtype.as_numpy():
-        raise TypeError(
-            f"The data for variable {tensor.id} must be {tensor.dtype.as_numpy()}, not {data.dtype}."
-        )
-    if data.shape != tensor.shape_on_host:
-        raise ValueError(
-            f"The data for variable {tensor.id} must have shape {tensor.shape_on_host}, not {data.shape}."
-        )
-    if tensor.retrieval_mode == "all_replicas" and tensor.replica_grouping.group_size > 1:
-        raise NotImplementedError(
-            f'Variable {tensor.id} has retrieval mode "all_replicas" and can\'t be written.'
-        )
-    memmap = tensor._memmap_arr
-    if memmap is not None and not memmap.flags.writeable:
-        raise ValueError(f"Variable {tensor.id} is over a read-only np.memmap and can't be written.")
-    return data
