@@ -1,6 +1,7 @@
 #include "dist/cluster.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -12,6 +13,7 @@ namespace popxl::dist {
 namespace {
 
 std::atomic<bool> started{false};
+pid_t startedBy = 0;
 thread_local Cluster* ofThread = nullptr;
 
 constexpr const char* kLibrary = "libpopxl_mpi.so";
@@ -40,6 +42,7 @@ Cluster& start() {
   const char* problem = "it is of another version";
   Cluster* made = startMpi == nullptr ? nullptr : startMpi(&problem);
   if (made == nullptr) fail(ErrorKind::kRuntime, "MPI can't be started: {}", problem);
+  startedBy = ::getpid();
   started = true;
   return *made;
 }
@@ -52,6 +55,12 @@ ClusterScope::~ClusterScope() { ofThread = before_; }
 Cluster& cluster() {
   if (ofThread != nullptr) return *ofThread;
   static Cluster& only = start();
+  if (::getpid() != startedBy) {
+    fail(
+        ErrorKind::kRuntime,
+        "this process was forked from instance {} of {}, and is none itself; run what needs the others there",
+        only.index(), only.size());
+  }
   return only;
 }
 

@@ -1,5 +1,7 @@
 #include "exec/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -28,16 +30,23 @@ void findStreams(const ir::Graph& graph, std::set<const ir::Graph*>& seen, std::
   }
 }
 
-/// A session for one caller at a time.
-std::unique_lock<std::mutex> use(std::mutex& session) {
+}  // namespace
+
+/// The session for one caller at a time.
+std::unique_lock<std::mutex> Session::use() {
   if (UserCode::isRunning()) {
     fail(ErrorKind::kRuntime,
          "the function of an op can't use a session, as one is running that waits for the function");
   }
-  return std::unique_lock<std::mutex>(session);
+  if (isOfParent()) {
+    fail(ErrorKind::kRuntime,
+         "this process was forked from the one that the session belongs to, which {}; use the session there, "
+         "or "
+         "make one here that shares nothing with it",
+         exchange_.alone() ? "keeps remote buffers in " + storage_.directory : "is one of several instances");
+  }
+  return std::unique_lock<std::mutex>(running_);
 }
-
-}  // namespace
 
 int& UserCode::depth() {
   thread_local int depth = 0;
@@ -45,7 +54,11 @@ int& UserCode::depth() {
 }
 
 Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind, RemoteStorage storage)
-    : ir_(std::move(ir)), exchange_(*ir_), replicas_(exchange_.lanes()), storage_(std::move(storage)) {
+    : ir_(std::move(ir)),
+      exchange_(*ir_),
+      replicas_(exchange_.lanes()),
+      storage_(std::move(storage)),
+      process_(::getpid()) {
   if (storage_.ramBytes < 0) {
     fail(ErrorKind::kValue, "{} bytes of RAM for remote buffers: it must not be negative", storage_.ramBytes);
   }
@@ -71,9 +84,12 @@ Session::Session(std::shared_ptr<ir::Ir> ir, EngineKind kind, RemoteStorage stor
   if (!storage_.directory.empty()) adoptRemoteVariables();
 }
 
+Session::~Session() { leaveToParent(); }
+
 void Session::attach() {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (attached()) return;
+  process_ = ::getpid();
   const compile::Code& main = program_->main();
   if (remote_ == nullptr) mayFailAlone([&] { openRemote(); });
   if (variables_ == nullptr) {
@@ -94,7 +110,8 @@ void Session::attach() {
 }
 
 void Session::detach() {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  if (isOfParent()) return leaveToParent();
+  const std::unique_lock<std::mutex> lock = use();
   frames_.reset();
   workerFrames_.clear();
   if (storage_.directory.empty() || remote_ == nullptr) return;
@@ -155,7 +172,7 @@ void Session::dropOldValues() {
 }
 
 void Session::weightsFromHost() {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (!attached())
     fail(ErrorKind::kValue, "weights_from_host needs an attached session; use it inside `with session:`");
   dropOldValues();
@@ -175,6 +192,8 @@ void Session::weightsFromHost() {
 void Session::storeRemoteVariables() {
   for (const compile::RemoteVariable& v : program_->remoteVariables) {
     const ir::Tensor* own = ir_->mainGraph().find(v.tensor->name());
+    // The host can't have a newer value of what it can't write.
+    if (!own->data()->writable && remote_->isKept(v)) continue;
     for (int64_t lane = 0; lane < replicas_; ++lane) {
       const int64_t replica = exchange_.first() + lane;
       remote_->storeShard(v, lane, shardOf(*own, replica), hostValue(*own, replica));
@@ -189,7 +208,7 @@ void Session::prepare() {
 }
 
 void Session::weightsToHost() {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (!attached())
     fail(ErrorKind::kValue, "weights_to_host needs an attached session; use it inside `with session:`");
   if (failed_) return;  // the host keeps the last good values
@@ -279,7 +298,7 @@ void Session::setCursors(std::span<const StreamBuffer> buffers) {
 }
 
 void Session::run(std::span<const StreamBuffer> buffers) {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (!attached())
     fail(ErrorKind::kValue, "a session runs only while attached; use it inside `with session:`");
   if (failed_) {
@@ -301,7 +320,7 @@ void Session::run(std::span<const StreamBuffer> buffers) {
 }
 
 void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (!engine_->hasInstructions())
     fail(ErrorKind::kValue, "the reference engine has no instructions to time; profile a compiled session");
   if (recorder_ != nullptr)
@@ -312,7 +331,7 @@ void Session::startProfile(const std::optional<MachinePeaks>& peaks) {
 }
 
 Profile Session::stopProfile() {
-  const std::unique_lock<std::mutex> lock = use(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (recorder_ == nullptr)
     fail(ErrorKind::kValue, "no profile of this session is being taken; begin one before the runs");
   engine_->setRecorder(nullptr);

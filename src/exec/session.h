@@ -35,13 +35,18 @@ class Session {
   /// several processes are of no common state.
   explicit Session(std::shared_ptr<ir::Ir> ir, EngineKind kind = EngineKind::kCompiled,
                    RemoteStorage storage = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   const std::shared_ptr<ir::Ir>& ir() const { return ir_; }
   std::shared_ptr<ir::Ir> compiledIr() const { return program_->ir; }
   const compile::Program& program() const { return *program_; }
 
   /// While attached a session owns its memory and can run, and has the files of its remote buffers for
-  /// itself; then they are on the disk. Attaching twice or detaching twice changes nothing.
+  /// itself; then they are on the disk. Attaching twice or detaching twice changes nothing. In a process that
+  /// was forked from that of the session, detaching leaves the files to the other one, and all else is
+  /// Error(kRuntime) where there are files or several instances.
   void attach();
   void detach();
   bool attached() const { return frames_ != nullptr; }
@@ -78,6 +83,9 @@ class Session {
   int64_t touchedBytes() const;
 
  private:
+  std::unique_lock<std::mutex> use();
+  bool isOfParent() const;
+  void leaveToParent();
   void setCursors(std::span<const StreamBuffer> buffers);
   void openRemote();
   void adoptRemoteVariables();
@@ -120,6 +128,7 @@ class Session {
   bool failed_ = false;
   bool prepared_ = false;  ///< the program's preparation ran on these variables
   std::mutex running_;
+  int32_t process_;  // that made or attached it
 };
 
 /// Work that may fail on this process alone: the others do not wait for it then.

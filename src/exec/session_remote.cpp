@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -57,8 +58,24 @@ void Session::failOfDifferentRuns(const std::vector<int64_t>& commits) const {
        storage_.directory, states);
 }
 
+/// Whether this process was forked from the one that has the files, or that the other instances know.
+bool Session::isOfParent() const {
+  const bool isShared = !exchange_.alone() || (remote_ != nullptr && remote_->entries().isFile());
+  return isShared && ::getpid() != process_;
+}
+
+/// In a forked process: detaches, and forgets the files without closing them. That would wait for the thread
+/// beside the runs, which is in the other process alone.
+void Session::leaveToParent() {
+  if (!isOfParent()) return;
+  static auto& left = *new std::vector<std::unique_ptr<RemoteMemory>>;
+  left.push_back(std::move(remote_));
+  frames_.reset();
+  workerFrames_.clear();
+}
+
 void Session::flushRemoteBuffers() {
-  const std::unique_lock<std::mutex> lock(running_);
+  const std::unique_lock<std::mutex> lock = use();
   if (!attached()) {
     fail(ErrorKind::kValue, "flush_remote_buffers needs an attached session; use it inside `with session:`");
   }

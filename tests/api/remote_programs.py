@@ -1,5 +1,6 @@
 """Programs that test_remote_files.py starts in processes of their own."""
 
+import os
 import pathlib
 import re
 import resource
@@ -53,6 +54,55 @@ def count(folder: str, sync: str, what: str) -> None:
         print("ready", flush=True)
         while True:
             print(int(session.run({adds: 1})[out][0, 0]), flush=True)
+
+
+def fork(folder: str) -> None:
+    """Forks while a session is attached. Both processes say what they can do with it."""
+
+    def program():
+        ir = popxl.Ir()
+        with ir.main_graph, popxl.in_sequence():
+            buffer = popxl.remote_buffer((1024,), popxl.float32, 3)
+            out = popxl.d2h_stream((1024,), popxl.float32)
+            values = [ops.remote_load(buffer, i) + 1 for i in range(3)]
+            for i, value in enumerate(values):
+                ops.remote_store(buffer, i, value)
+            ops.host_store(out, values[2])
+        return ir, out
+
+    def say(line: str) -> None:
+        os.write(1, f"{line}\n".encode())  # whole, beside the other process
+
+    def attempt(work) -> None:
+        try:
+            work()
+        except RuntimeError as error:
+            say(f"child: {error}")
+
+    def in_child(session: popxl.Session) -> None:
+        attempt(session.run)
+        session._pb_session._release()
+        attempt(lambda: popxl.Session(program()[0], remote_storage=folder))
+        ir, out = program()
+        with popxl.Session(ir) as own:
+            say(f"child: {own.run()[out][0]} in RAM")
+
+    ir, out = program()
+    session = popxl.Session(ir, remote_storage=popxl.RemoteStorage(folder, 5000))
+    to_read, to_write = os.pipe()
+    with session:
+        session.run()
+        child = os.fork()
+        if child == 0:
+            in_child(session)
+            os.close(to_write)
+            os.read(to_read, 1)  # until the parent is done
+            sys.exit()
+        say(f"parent: {session.run()[out][0]}")
+    with session:
+        say(f"parent: {session.run()[out][0]}")
+    os.close(to_write)
+    say(f"child ends with {os.waitpid(child, 0)[1]}")
 
 
 def limited(folder: str) -> None:

@@ -117,6 +117,34 @@ def test_variables_in_files_are_those_of_the_files(tmp_path):
         assert session.get_tensor_data(still).tolist() == [9.0] * 3
 
 
+def test_a_variable_over_a_read_only_memmap_goes_on_too(tmp_path):
+    """Its file of initial values stays as it is; with it in RAM each session begins with them."""
+    np.full(3, 5, np.float32).tofile(tmp_path / "initial")
+
+    def run(storage) -> list:
+        ir = popxl.Ir()
+        with ir.main_graph, popxl.in_sequence():
+            buffer = popxl.remote_buffer((3,), popxl.float32, 1)
+            initial = np.memmap(tmp_path / "initial", np.float32, "r")
+            count = popxl.remote_variable(initial, buffer, 0, name="count")
+            out = popxl.d2h_stream((3,), popxl.float32, "out")
+            value = ops.remote_load(buffer, 0) + 1
+            ops.remote_store(buffer, 0, value)
+            ops.host_store(out, value)
+        session = popxl.Session(ir, remote_storage=storage)
+        got = []
+        for _ in range(2):  # contexts of one session
+            with session:
+                got += [session.run()[out][0], session.run()[out][0]]
+        assert session.get_tensor_data(count).tolist() == [5.0] * 3
+        return got
+
+    assert run(tmp_path / "state") == [6, 7, 8, 9]
+    assert run(tmp_path / "state") == [10, 11, 12, 13]
+    assert run(None) == [6, 7, 6, 7]
+    assert np.fromfile(tmp_path / "initial", np.float32).tolist() == [5.0] * 3
+
+
 def test_a_variable_with_more_than_an_entry():
     ir = popxl.Ir()
     with ir.main_graph:
@@ -316,6 +344,22 @@ def test_one_session_at_a_time_has_a_file(tmp_path):
             popxl.Session(ir, remote_storage=tmp_path)
     with popxl.Session(ir, remote_storage=tmp_path) as session:
         session.run()
+
+
+def test_a_forked_process_leaves_the_files_alone(tmp_path):
+    """It is told so, ends as any other, and does not keep its parent from the files either."""
+    done = _output("fork", tmp_path).splitlines()
+    told = [
+        r"child: this process was forked from the one that the session belongs to, which keeps remote buffers in /",
+        r"child: .*replica-0.remote is in use by another session",
+        "child: 1.0 in RAM",
+        "child ends with 0",
+        "parent: 2.0",
+        "parent: 3.0",
+    ]
+    assert len(done) == len(told)
+    for pattern in told:
+        assert any(re.match(pattern, line) for line in done), done
 
 
 def test_a_process_that_was_killed_while_it_made_the_file(tmp_path):

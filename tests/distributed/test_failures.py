@@ -67,6 +67,31 @@ def test_ended_when_its_session_is_gone(tmp_path: pathlib.Path) -> None:
     assert f"instance 1 was busy after {place} when the run was ended" in done.stderr
 
 
+def test_a_forked_process_is_no_instance(tmp_path: pathlib.Path) -> None:
+    """It is told so, and the others are not told that it has ended."""
+    text = PROGRAM.format(body=REDUCE, last_words="pass").partition("    if popdist")[0]
+    child = (
+        "    if os.fork() == 0:\n"
+        "        for work in (lambda: session.run({x_stream: np.zeros(2)}), lambda: popxl.Session(ir, 'cpu')):\n"
+        "            try:\n"
+        "                work()\n"
+        "            except RuntimeError as error:\n"
+        "                print(error)\n"
+        "        raise SystemExit\n"
+        "    os.wait()\n"
+        "    session.run({x_stream: np.zeros(2)})\n"
+        "    print('end')\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(text + child)
+    command = [sys.executable, "-m", "popdist.poprun", "--num-instances=2", "--num-replicas=4"]
+    done = subprocess.run([*command, sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("forked from the one that the session belongs to, which is one of several instances") == 2
+    assert done.stdout.count("this process was forked from instance") == 2
+    assert done.stdout.splitlines().count("end") == 2
+
+
 def test_replicas_of_different_instances_that_disagree(tmp_path: pathlib.Path) -> None:
     body = (
         "graphs = [ir.create_graph(lambda t: collectives.replicated_all_reduce(t), x),"

@@ -31,6 +31,7 @@ constexpr std::chrono::seconds kGrace{2};  // for the last data of a process tha
 std::atomic<const char*> activity{"starting"};
 std::atomic<bool> waiting{false}, finished{false};
 int32_t ownIndex = 0;
+pid_t ownProcess = 0;  // not one that it forked, which must not end anything for it
 
 /// Only what a signal handler may do.
 void write(const char* text) {
@@ -56,7 +57,7 @@ void report(const char* what) {
 
 /// The launcher ends all processes with this signal when one of them died.
 void onTerminate(int) {
-  if (!finished) report(" when the run was ended");
+  if (!finished && ::getpid() == ownProcess) report(" when the run was ended");
   _exit(128 + SIGTERM);
 }
 
@@ -86,6 +87,7 @@ class MpiCluster final : public Cluster {
     MPI_Comm_size(exchange_, &size_);
     MPI_Comm_rank(exchange_, &index_);
     ownIndex = index_;
+    ownProcess = ::getpid();
   }
 
   int32_t size() const override { return size_; }
@@ -193,7 +195,7 @@ MpiCluster* only = nullptr;
 void finishAtExit() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized == 0) only->finish();
+  if (finalized == 0 && ::getpid() == ownProcess) only->finish();
 }
 
 }  // namespace
