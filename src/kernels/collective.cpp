@@ -194,7 +194,8 @@ class Reduce final : public Collective {
   void run(std::span<std::byte* const> from, std::span<std::byte* const> to) const override {
     const auto size = static_cast<int64_t>(what_.groups.front().size()), shares = scatters_ ? size : 1;
     const int64_t share = ceilDiv(what_.elements, shares), items = ceilDiv(share, kItem);
-    const bool stream = share * int64_t{sizeof(T)} * static_cast<int64_t>(to.size()) > kStreamBytes;
+    const int64_t replicas = static_cast<int64_t>(to.size());
+    const bool stream = (what_.elements + share) / 2 * int64_t{sizeof(T)} * replicas > kStreamBytes;
     const int64_t all = items * shares * static_cast<int64_t>(what_.groups.size());
     forItems(all, what_.elements * static_cast<int64_t>(from.size()), [&](int64_t i) {
       const auto& members = what_.groups[static_cast<size_t>(i / items / shares)];

@@ -14,7 +14,8 @@ namespace popxl::kernels {
 
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Results of all replicas larger than this are written past the caches: they would not stay there anyway.
+/// Results are written past the caches where those of all replicas, or the mean of these and the operands,
+/// are larger: they would not stay there anyway.
 constexpr int64_t kStreamBytes = 16 << 20;
 
 /// Who copies with `stream` calls simd::flushStream in the end.

@@ -71,6 +71,22 @@ TEST(Collective, SumsFollowOneTreeWithAnyNumberOfThreads) {
   setThreadCount(before);
 }
 
+TEST(Collective, LargeResultsHaveEveryElement) {  // they go past the caches
+  constexpr int64_t kElements = 1'500'001;
+  const auto in = randomValues<float>(3, kElements, 8);
+  const AllReduce what = {CollectiveReduction::kMean, DType::kFloat32, kElements, oneGroup(3)};
+  const auto all = run(*makeAllReduce(what), in, kElements);
+  constexpr size_t kShare = 500'001;
+  const auto shares = run(*makeReduceScatter(what.reduction, what.dtype, kElements, what.groups), in, kShare);
+  for (size_t i = 0; i < kElements; ++i) {
+    const float mean = tree(in, i, 0, 3) / 3;
+    ASSERT_EQ(shares[i / kShare][i % kShare], mean) << i;
+    for (const auto& result : all) ASSERT_EQ(result[i], mean) << i;
+  }
+  EXPECT_EQ(shares[2][kShare - 2], 0);
+  EXPECT_EQ(shares[2][kShare - 1], 0);
+}
+
 TEST(Collective, AllReduceWorksInPlace) {
   auto in = randomValues<int32_t>(4, 5000, 6);
   const auto max = makeAllReduce({CollectiveReduction::kMax, DType::kInt32, 5000, {{0, 3}, {1, 2}}});
