@@ -258,6 +258,7 @@ void GraphLowering::lowerElementwise(const Step& step) {
     std::vector<Ref> all;
     const ir::KernelContext context = kernelContext(*step.producer, all);
     if (auto kernel = step.producer->def().groupKernel(context, spec)) {
+      emitPreparation(*kernel, *step.producer, all);
       all.insert(all.end(), refs.begin(), refs.end());
       std::vector<const ir::Op*> ops = {step.producer};
       ops.insert(ops.end(), step.ops.begin(), step.ops.end());
@@ -326,7 +327,7 @@ void GraphLowering::lowerView(const ir::Op& op) {
 
 /// Layouts of an op's operands and results, and their places.
 ir::KernelContext GraphLowering::kernelContext(const ir::Op& op, std::vector<Ref>& refs) {
-  ir::KernelContext context{op, {}, {}};
+  ir::KernelContext context{op, {}, {}, {}};
   const auto changes = [&](size_t operand) {  // through another operand
     for (size_t i = 0; i < op.inputs().size(); ++i) {
       if (i == operand || op.input(i) == nullptr || !op.modifies(i)) continue;
@@ -348,6 +349,7 @@ ir::KernelContext GraphLowering::kernelContext(const ir::Op& op, std::vector<Ref
       context.inputs.emplace_back(t->dtype(), t->shape());
       refs.push_back(contiguous(t));
     }
+    context.fixed.push_back(isFixed(storages_.buffers()[static_cast<size_t>(refs.back().buffer)]));
   }
   for (const ir::Tensor* t : op.outputs()) {
     context.outputs.push_back(storages_.at(t).layout);

@@ -70,6 +70,7 @@ struct KernelContext {
   const Op& op;
   std::vector<Layout> inputs;  ///< only inputs that are present
   std::vector<Layout> outputs;
+  std::vector<bool> fixed;  ///< of each of these inputs: its memory is the same in all runs
 };
 using KernelFn = kernels::KernelPtr (*)(const KernelContext& ctx);
 /// One kernel for the op and an elementwise group over the positions of its result; its operands are those of

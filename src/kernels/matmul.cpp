@@ -41,16 +41,18 @@ class MatmulKernel final : public Kernel {
         text_(std::move(text)),
         epilogue_(std::move(epilogue)),
         panels_(plan_),
-        lanes_(dense::lanesFor(plan_.chunks())) {
-    Carver sizes;
-    takePartials(sizes);
-    for (int64_t i = 0; i < lanes_; ++i) takeLane(sizes);
-    scratch_ = sizes.used();
-  }
+        lanes_(dense::lanesFor(plan_.chunks())),
+        scratch_(scratchNeeded()) {}
   MatmulKernel(const MatmulKernel&) = delete;  // panels_ refers to plan_
 
   void run(std::span<std::byte* const> operands) const override;
   int64_t scratchBytes() const override { return scratch_; }
+  Preparation takePreparation() override {
+    if (!plan_.prepares) return {};
+    KernelPtr packer = panels_.prepare();
+    scratch_ = scratchNeeded();
+    return {1, panels_.packedElements() * static_cast<int64_t>(sizeof(T)), std::move(packer)};
+  }
   double flops() const override {
     return 2.0 * static_cast<double>(plan_.m) * static_cast<double>(plan_.n) * static_cast<double>(plan_.k) *
            static_cast<double>(plan_.batches);
@@ -79,6 +81,12 @@ class MatmulKernel final : public Kernel {
             out,
             {}};
   }
+  int64_t scratchNeeded() const {
+    Carver sizes;
+    takePartials(sizes);
+    for (int64_t i = 0; i < lanes_; ++i) takeLane(sizes);
+    return sizes.used();
+  }
   bool usesPanels() const { return plan_.path == MatmulPath::kPanels; }
   Matrix outMatrix(const MatmulPointers& at, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     return {at.out + (row * plan_.outRow + col * plan_.outCol) * sizeOf(plan_.outType),
@@ -106,7 +114,7 @@ class MatmulKernel final : public Kernel {
   EpiloguePtr epilogue_;  ///< or null
   MatmulPanels<T> panels_;
   int64_t lanes_;
-  int64_t scratch_ = 0;
+  int64_t scratch_;
 };
 
 template <typename T>

@@ -20,7 +20,8 @@ struct MatmulSpec {
   Layout lhs;
   Layout rhs;
   Layout out;
-  bool scaled = false;  ///< float8: the product is multiplied by 2^s, s an int32 scalar operand after rhs
+  bool scaled = false;    ///< float8: the product is multiplied by 2^s, s an int32 scalar operand after rhs
+  bool fixedRhs = false;  ///< rhs is the same in all runs: packed once where that pays (takePreparation)
 };
 
 /// Operands: lhs, rhs, [log2 of the scale], out. Throws Error(kType) for dtypes not listed above. `path`

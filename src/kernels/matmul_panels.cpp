@@ -1,10 +1,45 @@
 #include "kernels/matmul_panels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/dense_pack.h"
+#include "kernels/parallel.h"
 
 namespace popxl::kernels {
+
+namespace {
+
+/// Blocks of k one after the other, each as GemmOps packs it.
+template <typename T>
+class PackRhs final : public Kernel {
+ public:
+  explicit PackRhs(const MatmulPlan& plan) : k_(plan.k), n_(plan.n), row_(plan.rhsRow), col_(plan.rhsCol) {}
+
+  void run(std::span<std::byte* const> operands) const override {
+    const auto& ops = simd::gemmOps<T>();
+    const auto* from = reinterpret_cast<const T*>(operands[0]);
+    auto* to = reinterpret_cast<T*>(operands[1]);
+    parallelFor((k_ + simd::kGemmDepth - 1) / simd::kGemmDepth, [&](int64_t block) {
+      const int64_t depth = block * simd::kGemmDepth;
+      ops.packRhs(std::min(simd::kGemmDepth, k_ - depth), n_, from + depth * row_, row_, col_,
+                  to + ops.rhsElements(depth, n_));
+    });
+  }
+  std::string describe() const override { return fmt::format("pack {}x{} for products", k_, n_); }
+
+ private:
+  int64_t k_, n_, row_, col_;
+};
+
+}  // namespace
+
+template <typename T>
+KernelPtr MatmulPanels<T>::prepare() {
+  prepared_ = true;
+  return std::make_unique<PackRhs<T>>(plan_);
+}
 
 template <typename T>
 typename MatmulPanels<T>::Lane MatmulPanels<T>::takeLane(dense::Carver& carver) const {
@@ -13,7 +48,7 @@ typename MatmulPanels<T>::Lane MatmulPanels<T>::takeLane(dense::Carver& carver) 
   const int64_t rows = std::min(p.tileM, p.blockRows);
   const int64_t converted = std::max(p.packLhs ? rows : 0, p.packRhs ? p.tileN : 0);
   T* const lhs = carver.take<T>(ops_.lhsElements(rows, depth));
-  T* const rhs = carver.take<T>(ops_.rhsElements(depth, p.tileN));
+  T* const rhs = prepared_ ? nullptr : carver.take<T>(ops_.rhsElements(depth, p.tileN));
   return {lhs, rhs, carver.take<T>(converted * depth)};
 }
 
@@ -48,13 +83,18 @@ void MatmulPanels<T>::multiply(const MatmulPiece& piece, const MatmulPointers& a
                                const std::function<void(const MatmulPiece& block)>& done) const {
   for (int64_t depth = piece.depth; depth < piece.depthEnd; depth += simd::kGemmDepth) {
     const int64_t depths = std::min(simd::kGemmDepth, piece.depthEnd - depth);
-    pack(false, {piece.col, piece.cols, depth, depths}, at, lane.rhs, lane.converted);
+    const T* rhs = lane.rhs;
+    if (prepared_) {
+      rhs = reinterpret_cast<const T*>(at.rhs) + ops_.rhsElements(depth, plan_.n) + piece.col * depths;
+    } else {
+      pack(false, {piece.col, piece.cols, depth, depths}, at, lane.rhs, lane.converted);
+    }
     MatmulPiece block = piece;
     for (int64_t row = 0; row < piece.rows; row += plan_.blockRows) {
       block.row = piece.row + row;
       block.rows = std::min(plan_.blockRows, piece.rows - row);
       pack(true, {block.row, block.rows, depth, depths}, at, lane.lhs, lane.converted);
-      ops_.multiply(block.rows, block.cols, depths, lane.lhs, 0, 0, lane.rhs, out + row * outRow, outRow,
+      ops_.multiply(block.rows, block.cols, depths, lane.lhs, 0, 0, rhs, out + row * outRow, outRow,
                     depth > piece.depth);
       if (depth + depths == piece.depthEnd) done(block);
     }

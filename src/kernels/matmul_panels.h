@@ -21,6 +21,11 @@ class MatmulPanels {
   };
   Lane takeLane(dense::Carver& carver) const;
 
+  /// What packs the whole rhs: operands rhs, packedElements() of T. From then on pointers to the rhs are to
+  /// these.
+  KernelPtr prepare();
+  int64_t packedElements() const { return ops_.rhsElements(plan_.k, plan_.n); }
+
   /// out [piece.rows, piece.cols] = the product over the piece's part of k. Calls `done` with each block of
   /// whole rows as it is finished, in order.
   void multiply(const MatmulPiece& piece, const MatmulPointers& at, const Lane& lane, T* out, int64_t outRow,
@@ -35,6 +40,7 @@ class MatmulPanels {
 
   const MatmulPlan& plan_;
   const simd::GemmOps<T>& ops_;
+  bool prepared_ = false;
 };
 
 extern template class MatmulPanels<float>;

@@ -146,19 +146,20 @@ void cutStream(MatmulPlan& p, int64_t wanted) {
 
 /// Time that all threads take for pieces of this size, in nanoseconds of the machine that was measured.
 double timeOfPieces(const MatmulPlan& p, int64_t tileM, int64_t tileN) {
-  constexpr double kFlops = 190, kPacked = 0.3;  // in a nanosecond; nanoseconds an element
-  constexpr double kUneven = 0.05;               // of a piece: threads are not equally fast
+  constexpr double kFlops = 190, kPacked = 0.3, kRead = 0.15;  // in a nanosecond; nanoseconds an element
+  constexpr double kUneven = 0.05;                             // of a piece: threads are not equally fast
   const int64_t pieces = ((p.m + tileM - 1) / tileM) * ((p.n + tileN - 1) / tileN), threads = threadCount();
   const auto rounds = static_cast<double>((pieces + threads - 1) / threads);
   const auto rows = static_cast<double>(tileM), cols = static_cast<double>(tileN);
-  return (rounds + kUneven) * (2 * rows * cols / kFlops + kPacked * (rows + cols));
+  return (rounds + kUneven) *
+         (2 * rows * cols / kFlops + (kPacked * rows + (p.prepares ? kRead : kPacked) * cols));
 }
 
 /// Pieces of the least time: whoever takes one packs its rows and its columns of the operands, so large ones
 /// pack less, and a number that the threads share evenly leaves none idle. How they are cut changes no bit.
 void cutPanels(MatmulPlan& p, int64_t rows, int64_t cols, int64_t lanes) {
   p.blockRows = kPanelHeights * rows;
-  cutDepth(p, rows, cols, lanes);
+  if (!p.prepares) cutDepth(p, rows, cols, lanes);
   if (p.splitK > 1) return;
   const int64_t mostRows = p.packOut ? kPanelTile : p.m;
   const int64_t leastM = (p.m + mostRows - 1) / mostRows;
@@ -250,6 +251,18 @@ MatmulPointers batchPointers(const MatmulPlan& p, MatmulPointers at, int64_t ind
   return at;
 }
 
+namespace {
+
+/// Whether packing the rhs once, in memory of its own, saves more than a tenth of the product.
+bool paysToPrepare(const MatmulPlan& p) {
+  constexpr int64_t kMostRows = 128, kLeastElements = 64 * 1024;
+  if (p.swapped || p.batches != 1 || dense::computeOf(p.lhsType, "matmul") != dense::Compute::kF32)
+    return false;
+  return !p.packRhs && p.m > simd::kThinRows && p.m <= kMostRows && p.k * p.n >= kLeastElements;
+}
+
+}  // namespace
+
 MatmulPlan planMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path) {
   MatmulPlan p{};
   readShapes(spec, p);
@@ -260,7 +273,8 @@ MatmulPlan planMatmul(const MatmulSpec& spec, std::optional<MatmulPath> path) {
   foldBatch(p);
   choosePacking(p);
   const bool canPack = p.batches == 1 && flopsOf(p) >= kSerialFlops;
-  p.path = path.value_or(choosePath(productOf(p, p.m, p.n, canPack)));
+  p.prepares = spec.fixedRhs && !path && paysToPrepare(p);
+  p.path = p.prepares ? MatmulPath::kPanels : path.value_or(choosePath(productOf(p, p.m, p.n, canPack)));
   if (p.path == MatmulPath::kPanels) {
     dense::withCompute(dense::computeOf(p.lhsType, "matmul"), [&](auto zero) {
       const auto& ops = simd::gemmOps<decltype(zero)>();

@@ -15,6 +15,7 @@ struct MatmulPlan {
   bool swapped = false;  ///< out^T = rhs^T lhs^T: the plan's lhs is the spec's rhs transposed
 
   MatmulPath path = MatmulPath::kDirect;
+  bool prepares = false;           ///< the rhs is packed once, before the runs
   bool packLhs, packRhs, packOut;  ///< the operand goes through scratch in the compute type
   int64_t tileM, tileN;            ///< sizes of a piece of the output
   int64_t blockRows;               ///< rows of a piece that are worked on at a time

@@ -12,8 +12,8 @@ void setThreadCount(int n);
 
 /// Runs body(0) ... body(chunks - 1), in any order, on the one pool (oneTBB); returns when all are done.
 /// Chunks are claimed one by one: those of a thread's own part in order, then others'. With one chunk or one
-/// thread it is a plain loop. How work is cut into chunks must depend on shapes alone, so that results never
-/// depend on the number of threads.
+/// thread it is a plain loop. Results never depend on the number of threads: how work is cut into chunks
+/// follows from shapes alone, except where no cut changes a bit.
 template <typename Body>
 void parallelFor(int64_t chunks, const Body& body);
 

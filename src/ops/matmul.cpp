@@ -89,6 +89,7 @@ kernels::MatmulSpec matmulSpec(const ir::KernelContext& c) {
   if (p.rhs1d) spec.out = withUnit(spec.out, spec.out.shape.size());
   if (p.lhs1d) spec.out = withUnit(spec.out, spec.out.shape.size() - 1);
   spec.scaled = c.inputs.size() == 3;
+  spec.fixedRhs = c.fixed[1];
   return spec;
 }
 
@@ -103,6 +104,7 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   const DType natural = productType(spec.lhs.dtype), wanted = spec.out.dtype;
   if (natural == wanted) return kernels::makeMatmul(spec);
 
+  spec.fixedRhs = false;  // a composite does not pass preparations on
   // Another result dtype: widen the operands before, or round the result after.
   const auto operands = static_cast<int32_t>(c.inputs.size()) + 1;
   Composite all(operands);
@@ -122,8 +124,7 @@ kernels::KernelPtr matmulKernel(const ir::KernelContext& c) {
   if (spec.scaled) given.push_back(2);
   given.push_back(product);
   const Layout between = spec.out;
-  all.step(kernels::makeMatmul(spec), given)
-      .step(convertKernel(between, out), {product, operands - 1});
+  all.step(kernels::makeMatmul(spec), given).step(convertKernel(between, out), {product, operands - 1});
   return std::move(all).make();
 }
 
