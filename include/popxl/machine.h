@@ -20,7 +20,7 @@ struct MachinePeaks {
   /// The least time for so many operations and bytes moved: the longer of what either alone would take.
   double secondsFor(double flops, double bytes) const;
 
-  /// Measures for about a fifth of a second, once for each number of threads.
+  /// Measures for about half a second, once for each number of threads.
   static MachinePeaks measure();
 };
 

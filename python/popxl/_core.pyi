@@ -884,9 +884,7 @@ class MachinePeaks:
 
     @staticmethod
     def measure() -> MachinePeaks:
-        """
-        Measures for about a fifth of a second, once for each number of threads.
-        """
+        """Measures for about half a second, once for each number of threads."""
 
     @property
     def flops_per_second(self) -> float:

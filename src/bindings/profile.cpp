@@ -21,7 +21,7 @@ void bindProfile(nb::module_& m) {
           "flops_per_second"_a, "memory_bytes_per_second"_a, "cache_bytes_per_second"_a, "cache_bytes"_a,
           "threads"_a = 1)
       .def_static("measure", &MachinePeaks::measure, nb::call_guard<nb::gil_scoped_release>(),
-                  "Measures for about a fifth of a second, once for each number of threads.")
+                  "Measures for about half a second, once for each number of threads.")
       .def_ro("flops_per_second", &MachinePeaks::flopsPerSecond,
               "Float32 multiply-adds in registers; each counts as two operations.")
       .def_ro("memory_bytes_per_second", &MachinePeaks::memoryBytesPerSecond,

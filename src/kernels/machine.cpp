@@ -78,15 +78,21 @@ namespace {
 
 constexpr int64_t kChunksPerThread = 4;  // a thread that starts late leaves its chunks to the others
 
-/// Shortest of some times that the pool takes for work(0) ... work(chunks - 1).
+/// Shortest of some times that the pool takes for work(0) ... work(chunks - 1); for so long that the system
+/// gives each thread a core of its own.
 template <typename Work>
 double bestSeconds(int64_t chunks, const Work& work) {
   using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  constexpr double kSeconds = 0.05;
+  const auto first = Clock::now();
   double best = 1e30;
-  for (int repeat = 0; repeat < 5; ++repeat) {
+  for (int repeat = 0; repeat < 5 || since(first) < kSeconds; ++repeat) {
     const auto start = Clock::now();
     parallelFor(chunks, work);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    best = std::min(best, since(start));
   }
   return best;
 }
