@@ -12,7 +12,7 @@ namespace {
 using namespace attention;
 using dense::Carver;
 
-constexpr double kChunkFlops = 1e6;  // where few rows read them, a few hundred KB
+constexpr double kChunkFlops = 4e5;  // where few rows read them, a hundred KB or more
 constexpr int64_t kChunks = 16;      // wanted at least, where the work is worth it
 
 template <typename C>
