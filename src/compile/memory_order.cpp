@@ -38,6 +38,18 @@ Layout reordered(Layout layout, const Order& order) {
   return {layout.dtype, reordered(layout.shape, order), reordered(layout.strides, order)};
 }
 
+/// Which inputs the expression reads at every position; some it does not read at all.
+std::vector<bool> readInputs(const kernels::Expr& expr, size_t inputs) {
+  std::vector<bool> read(inputs, false);
+  const std::vector<bool> used = kernels::usedNodes(expr);
+  for (size_t i = 0; i < used.size(); ++i) {
+    const kernels::Node& n = expr.nodes()[i];
+    if (used[i] && n.prim == kernels::Prim::kInput && n.element < 0)
+      read[static_cast<size_t>(n.index)] = true;
+  }
+  return read;
+}
+
 }  // namespace
 
 void walkInMemoryOrder(kernels::ElementwiseSpec& spec) {
@@ -49,10 +61,11 @@ void walkInMemoryOrder(kernels::ElementwiseSpec& spec) {
 }
 
 void walkInMemoryOrder(kernels::ReduceSpec& spec) {
-  const auto full = std::find_if(spec.inputs.begin(), spec.inputs.end(),
-                                 [&](const Layout& l) { return l.shape == spec.space; });
-  if (full == spec.inputs.end()) return;
-  const auto order = orderOf(*full);
+  const std::vector<bool> read = readInputs(spec.expr, spec.inputs.size());
+  size_t full = 0;
+  while (full < spec.inputs.size() && !(read[full] && spec.inputs[full].shape == spec.space)) ++full;
+  if (full == spec.inputs.size()) return;
+  const auto order = orderOf(spec.inputs[full]);
   if (!order.has_value()) return;
   spec.space = reordered(spec.space, *order);
   for (Layout& l : spec.inputs) l = reordered(std::move(l), *order);

@@ -153,18 +153,22 @@ struct Code {
     }
   }
 
-  static void column(const std::byte* values, int64_t n, std::byte* sums) {
+  static void columns(const std::byte* values, int64_t rows, int64_t n, std::byte* sums) {
     const D d;
     const T* x = reinterpret_cast<const T*>(values);
     T* to = reinterpret_cast<T*>(sums);
     int64_t i = 0;
     for (; i + kVectorLanes <= n; i += kVectorLanes) {
-      hn::StoreU(O::run(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i);
+      auto sum = hn::LoadU(d, to + i);
+      for (int64_t r = 0; r < rows; ++r) sum = O::run(sum, hn::LoadU(d, x + r * n + i));
+      hn::StoreU(sum, d, to + i);
     }
-    for (; i < n; ++i) to[i] = runOne(to[i], x[i]);
+    for (; i < n; ++i) {
+      for (int64_t r = 0; r < rows; ++r) to[i] = runOne(to[i], x[r * n + i]);
+    }
   }
 
-  static constexpr FoldOps kOps = {fill, row, lanes, rows, shortRows, column};
+  static constexpr FoldOps kOps = {fill, row, lanes, rows, shortRows, columns};
 };
 
 template <Fold kFold>

@@ -231,7 +231,7 @@ void FoldKernel::foldColumns(Values& values, std::byte* partials, int64_t item) 
     for (int64_t row = firstRow; row < lastRow; row += rows) {
       const int64_t count = std::min(rows, lastRow - row);
       const std::byte* x = values.at((outer * reduced_ + row) * columns_, count * columns_);
-      for (int64_t r = 0; r < count; ++r) ops_->column(x + r * columns_ * size_, columns_, sums);
+      ops_->columns(x, count, columns_, sums);
     }
     return;
   }
@@ -239,7 +239,7 @@ void FoldKernel::foldColumns(Values& values, std::byte* partials, int64_t item) 
     for (int64_t column = firstColumn; column < lastColumn; column += tile_) {
       const int64_t n = std::min(tile_, lastColumn - column);
       const std::byte* x = values.at((outer * reduced_ + row) * columns_ + column, n);
-      ops_->column(x, n, sums + column * size_);
+      ops_->columns(x, 1, n, sums + column * size_);
     }
   }
 }
@@ -251,7 +251,7 @@ void FoldKernel::combine(std::byte* partials) const {
     const int64_t step = columns_ * size_;
     for (int64_t distance = 1; distance < segments_; distance *= 2) {
       for (int64_t s = 0; s + distance < segments_; s += 2 * distance) {
-        ops_->column(base + (s + distance) * step, n, base + s * step);
+        ops_->columns(base + (s + distance) * step, 1, n, base + s * step);
       }
     }
   };

@@ -28,8 +28,8 @@ struct FoldOps {
   void (*rows)(const std::byte* values, int64_t rows, int64_t length, std::byte* out);
   /// out[r] = values[r * length] op values[r * length + 1] op ..., length >= 1.
   void (*shortRows)(const std::byte* values, int64_t rows, int64_t length, std::byte* out, int64_t outStride);
-  /// sums[i] op= values[i].
-  void (*column)(const std::byte* values, int64_t n, std::byte* sums);
+  /// sums[i] op= values[i], values[n + i], ... of all rows.
+  void (*columns)(const std::byte* values, int64_t rows, int64_t n, std::byte* sums);
 };
 const FoldOps& foldOps(Fold fold, VType type);
 

@@ -217,13 +217,13 @@ void combineRun(ScatterReduction reduction, const T* from, Sum* to, int64_t coun
   }
 }
 
-using ColumnFn = decltype(FoldOps::column);
+using ColumnsFn = decltype(FoldOps::columns);
 
 /// Vector code that combines whole runs; none for types that are computed in another, and without a
 /// reduction.
-ColumnFn columnOf(ScatterReduction reduction, DType dtype) {
+ColumnsFn columnsOf(ScatterReduction reduction, DType dtype) {
   if (!isComputeStorage(dtype)) return nullptr;
-  const auto of = [&](Fold fold) { return foldOps(fold, computeType(dtype)).column; };
+  const auto of = [&](Fold fold) { return foldOps(fold, computeType(dtype)).columns; };
   switch (reduction) {
     case ScatterReduction::kSum:
       return of(Fold::kSum);
@@ -264,7 +264,7 @@ class ScatterReduce : public Kernel {
         reduction_(reduction),
         elements_(out.numElements()),
         extremum_(reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin),
-        column_(columnOf(reduction, out.dtype)),
+        columns_(columnsOf(reduction, out.dtype)),
         name_(fmt::format("scatter reduce {} into {} {} on axis {}", toString(indices.shape),
                           nameOf(out.dtype), toString(out.shape), axis)) {}
 
@@ -281,9 +281,9 @@ class ScatterReduce : public Kernel {
     start(operands, sums);
     const T* const data = reinterpret_cast<const T*>(operands[0]);
     walk_.run(operands[1], [&](int64_t position, int64_t element, int64_t count) {
-      if (column_ != nullptr && count > 1) {
-        column_(reinterpret_cast<const std::byte*>(data + position), count,
-                reinterpret_cast<std::byte*>(sums + element));
+      if (columns_ != nullptr && count > 1) {
+        columns_(reinterpret_cast<const std::byte*>(data + position), 1, count,
+                 reinterpret_cast<std::byte*>(sums + element));
       } else {
         combineRun(reduction_, data + position, sums + element, count);
       }
@@ -317,7 +317,7 @@ class ScatterReduce : public Kernel {
   ScatterReduction reduction_;
   int64_t elements_;
   bool extremum_;
-  ColumnFn column_;  // vector code for long runs, where there is some
+  ColumnsFn columns_;  // vector code for long runs, where there is some
   std::string name_;
 };
 
