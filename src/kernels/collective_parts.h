@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/collective.h"
+#include "kernels/copy.h"
 #include "kernels/parallel.h"
 #include "kernels/rows_simd.h"
 
@@ -14,11 +15,8 @@ namespace popxl::kernels {
 
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Results are written past the caches where those of all replicas, or the mean of these and the operands,
-/// are larger: they would not stay there anyway.
-constexpr int64_t kStreamBytes = 16 << 20;
-
-/// Who copies with `stream` calls simd::flushStream in the end.
+/// `stream` where the results of all replicas, or the mean of these and the operands, are larger than
+/// kStreamBytes. Who copies with it calls simd::flushStream in the end.
 inline void copyPart(std::byte* to, const std::byte* from, int64_t bytes, bool stream = false) {
   if (stream && bytes >= 1024) return simd::moveOps().stream(from, to, bytes);
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));

@@ -14,8 +14,6 @@ namespace popxl::kernels {
 namespace {
 
 constexpr int64_t kChunkBytes = 128 * 1024;
-/// Results larger than this are written past the caches: they would not stay there anyway.
-constexpr int64_t kStreamBytes = 16 * 1024 * 1024;
 /// The same of results that nobody reads soon: those should not drive out what is there.
 constexpr int64_t kLeftBytes = 1024 * 1024;
 constexpr size_t kMaxRank = 16;

@@ -12,6 +12,9 @@ namespace popxl::kernels {
 // zero ones. An element offset beside a Layout says where its element 0 lies relative to the operand's
 // pointer.
 
+/// Results larger than this are written past the caches: they would not stay there anyway.
+inline constexpr int64_t kStreamBytes = 16 * 1024 * 1024;
+
 /// The copy of one strided region to another of the same shape and element size, prepared once.
 class CopyPlan {
  public:

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/boolean_words.h"
+#include "kernels/copy.h"
 #include "kernels/jit_walk.h"
 #include "kernels/parallel.h"
 #include "kernels/tile_program.h"
@@ -46,7 +47,7 @@ std::optional<jit::Walk> wordsOf(jit::Isa isa, const ElementwiseSpec& spec) {
   if (!expr) return std::nullopt;
   const TileOperand operand{DType::kUInt32, {1}};
   const std::vector<TileOperand> inputs(spec.inputs.size(), operand), outputs(spec.outputs.size(), operand);
-  return jit::Walk(isa, *expr, {words}, inputs, outputs);
+  return jit::Walk(isa, *expr, {words}, inputs, outputs, kStreamBytes);
 }
 
 /// Machine code of the group, over chunks; of logic on side by side booleans, code for whole words of them
@@ -136,7 +137,7 @@ KernelPtr makeElementwise(ElementwiseSpec spec, Backend backend) {
   const auto isa = backend == Backend::kTiles ? std::nullopt : jit::chosenIsa();
   POPXL_ASSERT(isa || backend != Backend::kCompiled, "no machine code for this machine");
   if (isa) {
-    jit::Walk walk(*isa, spec.expr, spec.space, inputs, outputs);
+    jit::Walk walk(*isa, spec.expr, spec.space, inputs, outputs, kStreamBytes);
     // Code that only calls tile code, for one block at a time, is slower than tile code itself.
     const bool onlyCalls = steps > 0 && static_cast<int64_t>(walk.calls()) >= steps;
     if (backend == Backend::kCompiled || !onlyCalls) {

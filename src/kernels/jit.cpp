@@ -67,7 +67,7 @@ std::string keyOf(Isa isa, const Expr& expr, std::span<const Operand> inputs,
   for (const int32_t id : expr.outputs()) append(key, id);
   for (const auto& operands : {inputs, outputs}) {
     append(key, int64_t{-1});
-    for (const Operand& o : operands) append(key, o.dtype), append(key, o.access);
+    for (const Operand& o : operands) append(key, o.dtype), append(key, o.access), append(key, o.streams);
   }
   return key;
 }

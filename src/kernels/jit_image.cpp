@@ -16,6 +16,7 @@ constexpr int kNumAddressKinds = static_cast<int>(Address::Kind::kStore) + 1;
 
 void encode(const Slot& slot, ByteWriter& to) {
   to.add(slot.operand).add(slot.dtype).add(slot.access).add(slot.element);
+  to.add(static_cast<uint8_t>(slot.streams));
 }
 
 Slot decodeSlot(ByteReader& from) {
@@ -24,6 +25,7 @@ Slot decodeSlot(ByteReader& from) {
   slot.dtype = from.takeEnum<DType>(kNumDTypes);
   slot.access = from.takeEnum<Access>(kNumAccesses);
   slot.element = from.take<int64_t>();
+  slot.streams = from.take<uint8_t>() != 0;
   return slot;
 }
 

@@ -26,6 +26,9 @@ struct Slot {
   DType dtype = DType::kFloat32;
   Access access = Access::kDense;
   int64_t element = 0;  ///< kElement
+  /// Dense outputs of 32 or 64 bits: written past the caches. Such rows start at a cache line and are whole
+  /// vectors long.
+  bool streams = false;
 
   bool operator==(const Slot&) const = default;
 };

@@ -33,7 +33,8 @@ void Lowering::addSlots(const std::vector<bool>& used) {
   for (size_t i = 0; i < outputs_.size(); ++i) {
     slots.push_back({.operand = inputs + static_cast<int32_t>(i),
                      .dtype = outputs_[i].dtype,
-                     .access = outputs_[i].access});
+                     .access = outputs_[i].access,
+                     .streams = outputs_[i].streams});
   }
 }
 

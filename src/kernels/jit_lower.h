@@ -11,6 +11,7 @@ namespace popxl::kernels::jit {
 struct Operand {
   DType dtype;
   Access access = Access::kDense;
+  bool streams = false;  ///< as in Slot
 };
 
 /// The code of `expr`: every primitive in the order of operations that the tile code has, so that both give

@@ -1,5 +1,6 @@
 #include "kernels/jit_walk.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -8,11 +9,12 @@ namespace popxl::kernels::jit {
 namespace {
 
 constexpr size_t kMaxDims = 32;
+constexpr uintptr_t kLineBytes = 64;
 
 }  // namespace
 
 Walk::Walk(Isa isa, const Expr& expr, const Shape& space, std::span<const TileOperand> inputs,
-           std::span<const TileOperand> outputs)
+           std::span<const TileOperand> outputs, int64_t streamedFrom)
     : positions_(numElements(space)) {
   std::vector<const Strides*> strides;
   for (const auto& operands : {inputs, outputs}) {
@@ -29,8 +31,15 @@ Walk::Walk(Isa isa, const Expr& expr, const Shape& space, std::span<const TileOp
                                : inner == 0 ? Access::kUniform
                                             : Access::kStrided});
   }
-  const std::span<const Operand> all(kinds);
+  const std::span<Operand> all(kinds);
   function_ = compile(isa, expr, all.first(inputs.size()), all.subspan(inputs.size()));
+  bool streams = false;
+  for (Operand& out : all.subspan(inputs.size())) {
+    const int64_t size = popxl::sizeOf(out.dtype);
+    out.streams = out.access == Access::kDense && size >= 4 && positions_ > streamedFrom / size;
+    streams = streams || out.streams;
+  }
+  if (streams) streaming_ = compile(isa, expr, all.first(inputs.size()), all.subspan(inputs.size()));
   for (const Slot& slot : function_->slots()) {
     std::vector<int64_t> own = merged[static_cast<size_t>(slot.operand)];
     columnStrides_.push_back(own.back());
@@ -69,11 +78,34 @@ std::vector<std::vector<int64_t>> Walk::mergeDimensions(const Shape& space,
   return merged;
 }
 
+/// Not results in place: their lines are in the caches already.
+bool Walk::canStream(std::byte* const* operands) const {
+  if (streaming_ == nullptr) return false;
+  const std::span<const Slot> slots = streaming_->slots();
+  return std::none_of(slots.begin(), slots.end(), [&](const Slot& out) {
+    return out.streams && std::any_of(slots.begin(), slots.end(), [&](const Slot& other) {
+             return !other.streams && operands[other.operand] == operands[out.operand];
+           });
+  });
+}
+
+/// Whether all that is streamed is whole cache lines.
+bool Walk::isAligned(const Block& block) const {
+  const std::span<const Slot> slots = streaming_->slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].streams) continue;
+    const auto rowStride = static_cast<uintptr_t>(block.rows == 1 ? 0 : block.rowStrides[i]);
+    if ((reinterpret_cast<uintptr_t>(block.pointers[i]) | rowStride) % kLineBytes != 0) return false;
+  }
+  return block.columns % kBlock == 0;
+}
+
 void Walk::run(std::byte* const* operands, int64_t begin, int64_t end) const {
   const std::span<const Slot> slots = function_->slots();
   const size_t rank = sizes_.size();
   const int64_t rows = sizes_[rank - 2], columns = sizes_[rank - 1];
   std::array<std::byte*, kMaxSlots> pointers;
+  const bool streams = canStream(operands);
   for (int64_t position = begin; position < end;) {
     const int64_t column = position % columns;
     const int64_t row = position / columns % rows;
@@ -85,6 +117,8 @@ void Walk::run(std::byte* const* operands, int64_t begin, int64_t end) const {
                 .position = static_cast<uint64_t>(position),
                 .rowPositions = columns};
     block.columns = part ? std::min(columns - column, end - position) : columns;
+    // What is left of whole cache lines is a block of its own.
+    if (streams && part && block.columns > kBlock) block.columns -= block.columns % kBlock;
     block.rows = part ? 1 : std::min(rows - row, (end - position) / columns);
     for (size_t i = 0; i < slots.size(); ++i) {
       int64_t offset = column * strides_[i][rank - 1] + row * strides_[i][rank - 2];
@@ -92,7 +126,7 @@ void Walk::run(std::byte* const* operands, int64_t begin, int64_t end) const {
       for (size_t d = rank - 2; d-- > 0; outer /= sizes_[d]) offset += outer % sizes_[d] * strides_[i][d];
       pointers[i] = operands[slots[i].operand] + offset;
     }
-    function_->run(block);
+    (streams && isAligned(block) ? *streaming_ : *function_).run(block);
     position += block.rows * block.columns;
   }
 }

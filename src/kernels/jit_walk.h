@@ -14,9 +14,10 @@ namespace popxl::kernels::jit {
 /// seen as blocks of rows.
 class Walk {
  public:
-  /// Operands' strides have one entry (elements) a dimension of `space`.
+  /// Operands' strides have one entry (elements) a dimension of `space`. Outputs of more than `streamedFrom`
+  /// bytes are written past the caches.
   Walk(Isa isa, const Expr& expr, const Shape& space, std::span<const TileOperand> inputs,
-       std::span<const TileOperand> outputs);
+       std::span<const TileOperand> outputs, int64_t streamedFrom = INT64_MAX);
 
   int64_t positions() const { return positions_; }
   size_t calls() const { return function_->calls(); }
@@ -27,7 +28,11 @@ class Walk {
   std::vector<std::vector<int64_t>> mergeDimensions(const Shape& space,
                                                     const std::vector<const Strides*>& strides);
 
+  bool canStream(std::byte* const* operands) const;
+  bool isAligned(const Block& block) const;
+
   std::shared_ptr<const Function> function_;
+  std::shared_ptr<const Function> streaming_;  // the same for aligned blocks of large outputs; or null
   int64_t positions_;
   std::vector<int64_t> sizes_;                 // merged; rows and columns last
   std::vector<std::vector<int64_t>> strides_;  // bytes, of every slot, by merged dimension

@@ -161,6 +161,8 @@ void X86Emitter::emitRowEnd(const Label& row) {
   }
   a_.jmp(row);
   a_.bind(exit);
+  if (std::any_of(code_.slots.begin(), code_.slots.end(), [](const Slot& s) { return s.streams; }))
+    a_.sfence();  // before others are told
   a_.lea(x86::rsp, x86::ptr(x86::rbp, -40));
   for (const x86::Gp& saved : {x86::r15, x86::r14, x86::r13, x86::r12, x86::rbx, x86::rbp}) a_.pop(saved);
   a_.vzeroupper();

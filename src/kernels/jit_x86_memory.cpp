@@ -117,6 +117,8 @@ void X86Emitter::emitStore(int32_t at) {
   const bool isHalf = slot.dtype == DType::kFloat16;
   if (bytes < 4 && !isHalf) {
     emitNarrowStore(to, from, bytes);
+  } else if (slot.streams) {
+    a_.emit(bytes == 8 ? I::kIdVmovntpd : I::kIdVmovntps, to, vec(from));
   } else if (avx512_) {
     a_.k(lanes(i.imm));
     if (isHalf) {

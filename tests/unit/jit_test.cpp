@@ -9,10 +9,13 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <memory>
+#include <numeric>
 #include <thread>
 
 #include "base/result_store.h"
 #include "elementwise_testing.h"
+#include "kernels/jit_walk.h"
 
 namespace popxl::kernels {
 namespace {
@@ -333,6 +336,55 @@ TEST(Jit, StoredCodeGivesTheSameBits) {
       EXPECT_EQ(std::memcmp(buffers[i].data(), others[i].data(), buffers[i].size()), 0) << "seed " << seed;
     }
   }
+}
+
+/// out = x + row, float64, and whether it is above 1, over `space`, past the caches as far as lines are
+/// whole; `shift` elements from where a line begins, or onto x.
+void expectStreamedSums(jit::Isa isa, const Shape& space, int64_t shift, bool inPlace) {
+  Expr e;
+  const Val sum = input(e, 0, VType::kF64) + input(e, 1, VType::kF64);
+  e.outputs() = {sum.id, binary(Prim::kLt, sum.constant(1), sum).id};
+  const Strides dense = contiguousStrides(space);
+  Strides row(space.size(), 0);
+  row.back() = 1;
+  const std::vector<TileOperand> inputs = {{DType::kFloat64, dense}, {DType::kFloat64, row}};
+  const std::vector<TileOperand> outputs = {{DType::kFloat64, dense}, {DType::kBool, dense}};
+  const jit::Walk walk(isa, e, space, inputs, outputs, 0);
+  const int64_t n = numElements(space), columns = space.back();
+  std::vector<double> x(static_cast<size_t>(n)), added(static_cast<size_t>(columns)), want = x;
+  std::iota(x.begin(), x.end(), -3.0);
+  std::iota(added.begin(), added.end(), 0.5);
+  for (int64_t i = 0; i < n; ++i)
+    want[static_cast<size_t>(i)] = x[static_cast<size_t>(i)] + added[static_cast<size_t>(i % columns)];
+  std::vector<double> memory(static_cast<size_t>(n) + 24, 7.0);
+  double* out = memory.data();
+  while (reinterpret_cast<uintptr_t>(out) % 64 != 0) ++out;
+  out += 8 + shift;
+  const auto isAbove = std::make_unique<bool[]>(static_cast<size_t>(n));
+  if (inPlace) std::copy(x.begin(), x.end(), out);
+  double* const from = inPlace ? out : x.data();
+  std::byte* const operands[] = {
+      reinterpret_cast<std::byte*>(from), reinterpret_cast<std::byte*>(added.data()),
+      reinterpret_cast<std::byte*>(out), reinterpret_cast<std::byte*>(isAbove.get())};
+  walk.run(operands, 0, n / 3);
+  walk.run(operands, n / 3, n);
+  EXPECT_EQ(out[-1], 7.0);
+  EXPECT_EQ(out[n], 7.0);
+  for (int64_t i = 0; i < n; ++i) {
+    ASSERT_EQ(out[i], want[static_cast<size_t>(i)]) << toString(space) << " shift " << shift << " at " << i;
+    ASSERT_EQ(isAbove[static_cast<size_t>(i)], out[i] > 1);
+  }
+}
+
+TEST(Jit, ResultsPastTheCaches) {
+  forEachTarget([] {
+    if (!jit::chosenIsa()) return;
+    for (const Shape& space :
+         {Shape{1}, Shape{16}, Shape{1000}, Shape{7, 33}, Shape{40, 64}, Shape{3, 5, 48}}) {
+      for (const int64_t shift : {0, 1, 4}) expectStreamedSums(*jit::chosenIsa(), space, shift, false);
+      expectStreamedSums(*jit::chosenIsa(), space, 0, true);
+    }
+  });
 }
 
 TEST(Jit, BytesThatAreNoImageAreRefused) {
