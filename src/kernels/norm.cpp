@@ -56,7 +56,9 @@ class GroupNorm : public GroupNormBase<T> {
  public:
   using typename GroupNormBase<T>::C;
 
-  explicit GroupNorm(const GroupNormSpec& spec) : GroupNormBase<T>(spec, "group norm", 64) {}
+  explicit GroupNorm(const GroupNormSpec& spec)
+      : GroupNormBase<T>(spec, "group norm", 64),
+        streams_(streamsRows<T>(this->chunks_.rows, this->length_)) {}
 
   void run(std::span<std::byte* const> operands) const override {
     std::byte* const scratch = operands[6];
@@ -64,17 +66,20 @@ class GroupNorm : public GroupNormBase<T> {
     const C* const bias =
         this->parameter(operands[2], reinterpret_cast<C*>(scratch + this->parameterBytes()));
     parallelFor(this->chunks_.chunks, [&](int64_t chunk) {
-      C* const buffer = reinterpret_cast<C*>(scratch + 2 * this->parameterBytes() + chunk * this->rowBytes());
+      C* const buffer = reinterpret_cast<C*>(scratch + 2 * this->parameterBytes() + chunk * bufferBytes());
       for (int64_t row = this->chunks_.begin(chunk); row < this->chunks_.end(chunk); ++row) {
         normaliseRow(operands, row, weight, bias, buffer);
       }
+      if (streams_) simd::flushStream();
     });
   }
   int64_t scratchBytes() const override {
-    return std::max<int64_t>(2 * this->parameterBytes() + this->chunks_.chunks * this->rowBytes(), 64);
+    return std::max<int64_t>(2 * this->parameterBytes() + this->chunks_.chunks * bufferBytes(), 64);
   }
 
  private:
+  int64_t bufferBytes() const { return streams_ ? lines(this->length_ * this->kSize) : this->rowBytes(); }
+
   void normaliseRow(std::span<std::byte* const> operands, int64_t row, const C* weight, const C* bias,
                     C* buffer) const {
     const auto& ops = simd::rowOps<C>();
@@ -86,7 +91,8 @@ class GroupNorm : public GroupNormBase<T> {
     const C inv = C{1} / std::sqrt(variance + static_cast<C>(this->spec_.eps));
     writeNumber(this->spec_.mean.dtype, operands[4], row, mean);
     writeNumber(this->spec_.mean.dtype, operands[5], row, inv);
-    C* const out = rowTarget(y, buffer);
+    const bool streams = streams_ && operands[0] != operands[3];
+    C* const out = streams ? buffer : rowTarget(y, buffer);
     if (this->space_ == 1) {
       ops.normalise(x, mean, inv, weight + first, bias + first, out, n);
     } else {
@@ -95,8 +101,10 @@ class GroupNorm : public GroupNormBase<T> {
         ops.affine(x + at, mean, inv * weight[first + c], bias[first + c], out + at, this->space_);
       }
     }
-    storeRow(out, y, n);
+    streams ? streamRow(out, y, n) : storeRow(out, y, n);
   }
+
+  bool streams_;
 };
 
 template <typename T>

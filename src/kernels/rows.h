@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/shape.h"
+#include "kernels/copy.h"
 #include "kernels/kernel.h"
 #include "kernels/parallel.h"
 #include "kernels/rows_simd.h"
@@ -115,6 +116,20 @@ void storeRow(const ComputeOf<T>* row, T* dst, int64_t n) {
   } else {
     (void)row, (void)dst, (void)n;
   }
+}
+/// A row that was computed elsewhere, past the caches; simd::flushStream comes after the last.
+template <typename T>
+void streamRow(const ComputeOf<T>* row, T* dst, int64_t n) {
+  simd::moveOps().stream(reinterpret_cast<const std::byte*>(row), reinterpret_cast<std::byte*>(dst),
+                         n * static_cast<int64_t>(sizeof(T)));
+}
+/// Whether rows of n elements of T, `rows` of them, are written past the caches: all together large, each
+/// whole cache lines, few enough for a buffer that stays near.
+template <typename T>
+bool streamsRows(int64_t rows, int64_t n) {
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+  return std::is_same_v<T, ComputeOf<T>> && bytes >= 1024 && bytes <= 64 * 1024 && bytes % 64 == 0 &&
+         rows > kStreamBytes / bytes;
 }
 /// n elements of float16, float32 or float64 converted to C.
 template <typename C>

@@ -1,5 +1,6 @@
 #include "kernels/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -19,13 +20,16 @@ class RowKernel : public Kernel {
       : n_(x.shape.back()),
         outLength_(outLength < 0 ? n_ : outLength),
         chunks_(n_ == 0 ? 0 : x.numElements() / n_, 4 * n_),
+        streams_(streamsRows<T>(chunks_.rows, outLength_)),
         fn_(fn),
         name_(std::move(name)) {}
 
   void run(std::span<std::byte* const> operands) const override {
+    const auto ins = operands.first(kIns);
+    const bool streams = streams_ && std::find(ins.begin(), ins.end(), operands[kIns]) == ins.end();
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       C* buffer = nullptr;
-      if constexpr (kConverts) buffer = reinterpret_cast<C*>(operands[kIns + 1] + chunk * bufferBytes());
+      if (scratchBytes() > 0) buffer = reinterpret_cast<C*>(operands[kIns + 1] + chunk * bufferBytes());
       T* const out = reinterpret_cast<T*>(operands[kIns]);
       for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
         const C* in[kIns];
@@ -33,13 +37,15 @@ class RowKernel : public Kernel {
           in[i] = loadRow(reinterpret_cast<const T*>(operands[static_cast<size_t>(i)]) + row * n_,
                           slot(buffer, i), n_);
         }
-        C* const target = rowTarget(out + row * outLength_, slot(buffer, kIns));
+        T* const to = out + row * outLength_;
+        C* const target = streams ? buffer : rowTarget(to, slot(buffer, kIns));
         fn_(in, target, n_);
-        storeRow(target, out + row * outLength_, outLength_);
+        streams ? streamRow(target, to, outLength_) : storeRow(target, to, outLength_);
       }
+      if (streams) simd::flushStream();
     });
   }
-  int64_t scratchBytes() const override { return kConverts ? chunks_.chunks * bufferBytes() : 0; }
+  int64_t scratchBytes() const override { return kConverts || streams_ ? chunks_.chunks * bufferBytes() : 0; }
   double flops() const override { return 8.0 * static_cast<double>(chunks_.rows * n_); }
   std::string describe() const override { return name_; }
 
@@ -49,10 +55,13 @@ class RowKernel : public Kernel {
     if constexpr (kConverts) return buffer + i * n_;
     return buffer;
   }
-  int64_t bufferBytes() const { return lines((kIns * n_ + outLength_) * static_cast<int64_t>(sizeof(C))); }
+  int64_t bufferBytes() const {
+    return lines(((kConverts ? kIns * n_ : 0) + outLength_) * static_cast<int64_t>(sizeof(C)));
+  }
 
   int64_t n_, outLength_;
   RowChunks chunks_;
+  bool streams_;
   Fn fn_;
   std::string name_;
 };

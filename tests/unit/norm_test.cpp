@@ -107,6 +107,25 @@ TEST(Norm, LargeMeanKeepsItsPrecision) {
   expectNear(inv, invStdsOf(x, Sizes({8, 1024}, 1), 1e-5), 1e-3, "inverse deviation");
 }
 
+TEST(Norm, ResultsPastTheCaches) {
+  Random random(4);
+  const Shape shape = {4200, 1024};
+  TestTensor x(Layout(DType::kFloat32, shape)), y(x.layout()), weight(Layout(DType::kFloat32, {1024}));
+  TestTensor bias(weight.layout()), mean(Layout(DType::kFloat32, {4200})), inv(mean.layout());
+  for (TestTensor* t : {&x, &weight, &bias}) t->fillUniform(random.rng, -2, 2);
+  run(makeGroupNorm({x.layout(), weight.layout(), mean.layout(), 1, 1e-5}, y.layout()),
+      {&x, &weight, &bias, &y, &mean, &inv});
+  const Sizes sizes(shape, 1);
+  const std::vector<double> means = meansOf(x, sizes), invs = invStdsOf(x, sizes, 1e-5);
+  std::vector<double> want;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const auto row = static_cast<size_t>(sizes.rowOf(i));
+    const auto c = static_cast<int64_t>(sizes.channelOf(i));
+    want.push_back((x.get(i) - means[row]) * invs[row] * weight.get(c) + bias.get(c));
+  }
+  expectNear(y, want, 1e-5, "normalised");
+}
+
 TEST(Norm, GradientMatchesFiniteDifferences) {
   for (uint32_t seed = 1; seed <= 24; ++seed) {
     Random random(seed);

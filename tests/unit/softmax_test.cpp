@@ -118,6 +118,18 @@ TEST(Softmax, LargeRowsInPlaceAndManyRows) {
   }
 }
 
+TEST(Softmax, ResultsPastTheCaches) {
+  Random random(8);
+  TestTensor x(Layout(DType::kFloat32, {4200, 1024})), y(x.layout());
+  x.fillUniform(random.rng, -20, 20);
+  const Row want = rowwise(x, x, 1, softmaxOf);
+  const KernelPtr kernel = makeSoftmax(x.layout(), y.layout(), 1);
+  run(kernel, {&x, &y});
+  expectNear(y, want, toleranceOf(DType::kFloat32), "softmax");
+  run(kernel, {&x, &x});
+  expectNear(x, want, toleranceOf(DType::kFloat32), "softmax in place");
+}
+
 TEST(Softmax, IsAccurateInUnitsOfTheLastPlace) {
   Random random(11);
   TestTensor x(Layout(DType::kFloat32, {64, 128})), y(x.layout());
