@@ -149,7 +149,8 @@ double timeOfPieces(const MatmulPlan& p, int64_t tileM, int64_t tileN) {
   constexpr double kFlops = 190, kPacked = 0.3, kRead = 0.15;  // in a nanosecond; nanoseconds an element
   constexpr double kUneven = 0.05;                             // of a piece: threads are not equally fast
   const int64_t pieces = ((p.m + tileM - 1) / tileM) * ((p.n + tileN - 1) / tileN), threads = threadCount();
-  const auto rounds = static_cast<double>((pieces + threads - 1) / threads);
+  const int64_t mostOfOne = (pieces + threads - 1) / threads;  // that a thread takes
+  const auto rounds = static_cast<double>(mostOfOne);
   const auto rows = static_cast<double>(tileM), cols = static_cast<double>(tileN);
   return (rounds + kUneven) *
          (2 * rows * cols / kFlops + (kPacked * rows + (p.prepares ? kRead : kPacked) * cols));
