@@ -29,7 +29,7 @@ class RowKernel : public Kernel {
     const bool streams = streams_ && std::find(ins.begin(), ins.end(), operands[kIns]) == ins.end();
     parallelFor(chunks_.chunks, [&](int64_t chunk) {
       C* buffer = nullptr;
-      if (scratchBytes() > 0) buffer = reinterpret_cast<C*>(operands[kIns + 1] + chunk * bufferBytes());
+      if (kConverts || streams_) buffer = reinterpret_cast<C*>(operands[kIns + 1] + chunk * bufferBytes());
       T* const out = reinterpret_cast<T*>(operands[kIns]);
       for (int64_t row = chunks_.begin(chunk); row < chunks_.end(chunk); ++row) {
         const C* in[kIns];
