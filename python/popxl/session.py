@@ -7,6 +7,7 @@ import numpy as np
 
 from popxl import _core
 from popxl._host_arrays import (
+    StreamBufferMaps as StreamBufferMaps,
     as_given,
     by_stream,
     check_output,

@@ -24,10 +24,7 @@ void run(exec::Session& session, nb::handle given) {
   session.run(buffers);
 }
 
-}  // namespace
-
-void bindSession(nb::module_& m) {
-  using exec::Session;
+void bindMemoryReport(nb::module_& m) {
   nb::class_<MemoryItem>(m, "MemoryItem", "Memory that is in use when the frame is fullest.")
       .def_ro("tensor", &MemoryItem::tensor, "Id of the tensor that it holds; \"\" for scratch memory.")
       .def_ro("type", &MemoryItem::type, "Of that tensor.")
@@ -51,6 +48,9 @@ void bindSession(nb::module_& m) {
       .def("table", &MemoryReport::table, nb::arg("limit") = 20,
            "The figures, and the largest items at the peak, `limit` lines at most.")
       .def("__str__", [](const MemoryReport& report) { return report.table(); });
+}
+
+void bindRemoteStorage(nb::module_& m) {
   nb::class_<RemoteStorage>(m, "RemoteStorage", "Where a session keeps remote buffers.")
       .def(
           "__init__",
@@ -59,6 +59,14 @@ void bindSession(nb::module_& m) {
           },
           nb::arg("directory"), nb::arg("ram_bytes"), nb::arg("sync_every_run"),
           "In RAM, if the directory is \"\".");
+}
+
+}  // namespace
+
+void bindSession(nb::module_& m) {
+  using exec::Session;
+  bindMemoryReport(m);
+  bindRemoteStorage(m);
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<Session>(m, "Session", "A compiled program and its memory.")
       .def(
