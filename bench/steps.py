@@ -92,7 +92,9 @@ def table(options: argparse.Namespace, limits: dict, report: Report) -> None:
     torch = peers.Torch(options.threads)
     others = [torch, peers.TorchCompiled(options.threads), peers.Jax(options.threads)]
     print("peers: " + ", ".join(f"{p.name} {p.version}" for p in others) + "\n")
-    head = f"{'work':58} {'popxl':>10} " + " ".join(f"{p.name:>10}" for p in others) + "   ratio  aim   share of the bound"
+    head = (
+        f"{'work':58} {'popxl':>10} " + " ".join(f"{p.name:>10}" for p in others) + "   ratio  aim   share of the bound"
+    )
     print(head + "\n" + "-" * len(head))
     for key in options.rows or work.ALL:
         row = work.ALL[key]
@@ -103,7 +105,9 @@ def table(options: argparse.Namespace, limits: dict, report: Report) -> None:
         medians = time_in_turn(candidates.steps, options.seconds)
         ours_s = medians["popxl"]
         fastest = min(t for name, t in medians.items() if name != "popxl")
-        cells = " ".join(f"{medians[n] * 1e3:8.3f}ms" if n in medians else " " * 10 for n in ("popxl", *(p.name for p in others)))
+        cells = " ".join(
+            f"{medians[n] * 1e3:8.3f}ms" if n in medians else " " * 10 for n in ("popxl", *(p.name for p in others))
+        )
         share = shares(item, ours_s, limits)
         line = f"{item.name:58} {cells}   {fastest / ours_s:5.2f}  {row.ratio:.2f}   {share}"
         report.add(line, work=item.name, seconds=medians, ratio=fastest / ours_s, aim=row.ratio, share=share)
