@@ -1,6 +1,7 @@
 """How fast programs are built and compiled, and what a run costs beside its work: no peer, plain figures."""
 
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -92,7 +93,8 @@ def compile_ms(layers: int, gradients: bool, fresh: bool, repeats: int = 15) -> 
     """Median time to compile a model of called layers: the first of a process, or those after its first."""
     if fresh:
         command = [sys.executable, __file__, str(layers), str(int(gradients))]
-        runs = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(repeats))
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        runs = (subprocess.run(command, capture_output=True, text=True, check=True, env=env) for _ in range(repeats))
         return statistics.median(float(run.stdout) for run in runs)
     ir = _layers(layers, gradients)
     times = [_session_ms(ir) for _ in range(repeats + 1)]
