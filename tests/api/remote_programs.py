@@ -90,15 +90,19 @@ def fork(folder: str) -> None:
     ir, out = program()
     session = popxl.Session(ir, remote_storage=popxl.RemoteStorage(folder, 5000))
     to_read, to_write = os.pipe()
+    tried, has_tried = os.pipe()
     with session:
         session.run()
         child = os.fork()
         if child == 0:
             in_child(session)
+            os.close(has_tried)
             os.close(to_write)
             os.read(to_read, 1)  # until the parent is done
             sys.exit()
         say(f"parent: {session.run()[out][0]}")
+        os.close(has_tried)
+        os.read(tried, 1)  # until the child has asked for the files, which are free for a moment then
     with session:
         say(f"parent: {session.run()[out][0]}")
     os.close(to_write)
