@@ -22,7 +22,7 @@ class RemoteBuffer {
   TensorSpec spec() const;            ///< of an entry
   int64_t entries() const;
   /// Until a Session is made. Error(kValue) when it is less than 1.
-  void setEntries(int64_t entries) const;
+  void setEntries(int64_t entries, std::source_location where = std::source_location::current()) const;
 
   bool operator==(const RemoteBuffer&) const = default;
 

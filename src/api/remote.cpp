@@ -20,8 +20,9 @@ void checkIr(const RemoteBuffer& buffer) {
     fail(ErrorKind::kValue, "remote buffer {} belongs to another Ir", buffer.id());
 }
 
-/// The entry as a tensor.
-ir::Tensor* tensorOf(const RemoteEntry& entry, std::source_location where) {
+/// The entry as a tensor of the graph that is entered. Error(kValue) before anything is made.
+ir::Tensor* entryOf(const RemoteBuffer& buffer, const RemoteEntry& entry, std::source_location where) {
+  checkIr(buffer);
   if (const auto* tensor = std::get_if<Tensor>(&entry)) return tensor->get();
   const auto number = std::get<int64_t>(entry);
   if (number < 0 || number > UINT32_MAX) {
@@ -33,25 +34,24 @@ ir::Tensor* tensorOf(const RemoteEntry& entry, std::source_location where) {
   return made.get();
 }
 
-/// Adds a load or store of `t`.
-ir::Op* addAccess(const char* op, const RemoteBuffer& buffer, const RemoteEntry& entry, ir::Tensor* t,
+/// Adds a load or store of what `memory` returns.
+template <typename Memory>
+ir::Op* addAccess(const char* op, const RemoteBuffer& buffer, const RemoteEntry& entry, const Memory& memory,
                   bool inplace, std::source_location where, std::vector<std::string> names = {}) {
-  ir::Tensor* const at = api::at(where, [&] {
-    checkIr(buffer);
-    return tensorOf(entry, where);
-  });
-  return ir::Context::current().addOp(ops::def(op), {t, at}, {buffer.id()}, ir::Loc::from(where), inplace,
-                                      std::move(names));
+  ir::Tensor* const at = api::at(where, [&] { return entryOf(buffer, entry, where); });
+  return ir::Context::current().addOp(ops::def(op), {memory(), at}, {buffer.id()}, ir::Loc::from(where),
+                                      inplace, std::move(names));
 }
 
 }  // namespace
 
 TensorSpec RemoteBuffer::spec() const { return {found(*this).type.shape, found(*this).type.dtype}; }
 int64_t RemoteBuffer::entries() const { return found(*this).entries; }
-void RemoteBuffer::setEntries(int64_t entries) const {
-  if (entries < 1) {
-    fail(ErrorKind::kValue, "remote buffer {} can't have {} entries; it needs 1 at least", id_, entries);
-  }
+void RemoteBuffer::setEntries(int64_t entries, std::source_location where) const {
+  api::at(where, [&] {
+    if (entries < 1)
+      fail(ErrorKind::kValue, "remote buffer {} can't have {} entries; it needs 1 at least", id_, entries);
+  });
   found(*this).entries = entries;
 }
 
@@ -90,23 +90,28 @@ namespace ops {
 
 Tensor remoteLoad(const RemoteBuffer& buffer, const RemoteEntry& entry, std::string_view name,
                   std::source_location where) {
-  api::at(where, [&] { checkIr(buffer); });
   const std::string base(name);
-  const TensorSpec spec = buffer.spec();
-  const ir::Op* memory =
-      ir::Context::current().addOp(def("init"), {}, {spec.shape, spec.dtype, ir::Attr(std::string("undef"))},
-                                   ir::Loc::from(where), false, {base + "_init"});
-  return api::wrap(addAccess("remote_load", buffer, entry, memory->output(), false, where, {base})->output());
+  const auto memory = [&] {
+    const TensorSpec spec = buffer.spec();
+    const ir::Op* init = ir::Context::current().addOp(
+        def("init"), {}, {spec.shape, spec.dtype, ir::Attr(std::string("undef"))}, ir::Loc::from(where),
+        false, {base + "_init"});
+    return init->output();
+  };
+  return api::wrap(addAccess("remote_load", buffer, entry, memory, false, where, {base})->output());
 }
 
 Tensor remoteLoad_(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t,
                    std::source_location where) {
-  return api::wrap(addAccess("remote_load", buffer, entry, t.get(), true, where)->output());
+  return api::wrap(addAccess(
+                       "remote_load", buffer, entry, [&] { return t.get(); }, true, where)
+                       ->output());
 }
 
 void remoteStore(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t,
                  std::source_location where) {
-  addAccess("remote_store", buffer, entry, t.get(), false, where);
+  addAccess(
+      "remote_store", buffer, entry, [&] { return t.get(); }, false, where);
 }
 
 }  // namespace ops

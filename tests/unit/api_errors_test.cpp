@@ -204,6 +204,7 @@ TEST(ApiErrors, RemoteBuffers) {
   fails(__LINE__, ErrorKind::kValue, "negative dimension", [] { remoteBuffer({{-2}}); });
   fails(__LINE__, ErrorKind::kValue, "another Ir", [&] { ops::remoteLoad(foreign, 0); });
   fails(__LINE__, ErrorKind::kValue, "no entry -1", [&] { ops::remoteLoad(buffer, -1); });
+  EXPECT_EQ(p.ir.toText().find("init"), std::string::npos);  // nor is there memory to load into
   fails(__LINE__, ErrorKind::kValue, "remote buffer 1", [&] { ops::remoteStore(buffer, 0, x); });
   fails(__LINE__, ErrorKind::kValue, "remote buffer 1", [&] { ops::remoteLoad_(buffer, 0, x); });
   fails(__LINE__ + 1, ErrorKind::kType, "holds float32", [&] {
@@ -211,7 +212,7 @@ TEST(ApiErrors, RemoteBuffers) {
   });
   fails(__LINE__, ErrorKind::kValue, "needs 2 elements", [&] { remoteVariable(Floats{1}, buffer); });
   fails(__LINE__, ErrorKind::kValue, "in entry -1", [&] { remoteVariable(Floats{1, 2}, buffer, -1); });
-  errorOf(ErrorKind::kValue, [&] { buffer.setEntries(0); });
+  fails(__LINE__, ErrorKind::kValue, "can't have 0 entries", [&] { buffer.setEntries(0); });
 }
 
 }  // namespace
