@@ -41,8 +41,7 @@ std::unique_lock<std::mutex> Session::use() {
   if (isOfParent()) {
     fail(ErrorKind::kRuntime,
          "this process was forked from the one that the session belongs to, which {}; use the session there, "
-         "or "
-         "make one here that shares nothing with it",
+         "or make one here that shares nothing with it",
          exchange_.alone() ? "keeps remote buffers in " + storage_.directory : "is one of several instances");
   }
   return std::unique_lock<std::mutex>(running_);

@@ -438,21 +438,23 @@ def test_the_reference_engine_has_no_profile():
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_weights_that_no_run_changes_are_packed_anew_when_the_host_writes_them(replicas: int):
+@pytest.mark.parametrize("rows", [33, 128])  # the rest of the program alone, and with the product
+def test_weights_that_no_run_changes_are_packed_anew_when_the_host_writes_them(replicas: int, rows: int):
     ir = popxl.Ir(replicas)
     rng = np.random.default_rng(5)
-    x, first, second = (rng.normal(size=shape).astype(np.float32) for shape in ((33, 300), (300, 513), (300, 513)))
+    x, first, second = (rng.normal(size=shape).astype(np.float32) for shape in ((rows, 300), (300, 513), (300, 513)))
     bias = rng.normal(size=513).astype(np.float32)
     with ir.main_graph, popxl.in_sequence():
         source = popxl.h2d_stream(x.shape, popxl.float32, "x")
-        sink = popxl.d2h_stream((33, 513), popxl.float32, "y")
+        sink = popxl.d2h_stream((rows, 513), popxl.float32, "y")
         w = popxl.variable(first, name="w")
         ops.host_store(sink, ops.relu(ops.host_load(source) @ w + popxl.variable(bias)))
     feed = {source: x if replicas == 1 else np.stack([x] * replicas)}
     with popxl.Session(ir) as session:
+        assert session.memory().variable_bytes > 1.9 * first.nbytes  # and what is packed
         for weights in (first, second):
             session.write_variable_data(w, weights)
             expected = np.maximum(x.astype(np.float64) @ weights + bias, 0)
-            for result in session.run(feed)[sink].reshape(replicas, 33, 513):
+            for result in session.run(feed)[sink].reshape(replicas, rows, 513):
                 np.testing.assert_allclose(result, expected, atol=1e-4)
             np.testing.assert_array_equal(session.get_tensor_data(w), weights)

@@ -164,7 +164,6 @@ TEST(Matmul, DoesNotTakeOtherTypes) {
   EXPECT_THROW(makeMatmul({flag, flag, flag}), Error);
 }
 
-/// relu(x + bias) of a product and the sum kept before it, in one kernel and in two: the same bits.
 /// A product whose right operand is packed before it runs, or not because nobody asked.
 void checkPrepared(std::mt19937& rng, MatmulSpec spec) {
   spec.fixedRhs = true;
@@ -195,14 +194,15 @@ TEST(Matmul, FixedRightOperandIsPackedOnce) {
     checkPrepared(rng, spec);
   }
   // Not where little is gained, where a row is streamed, or in other types.
-  for (const MatmulSpec& spec :
-       {MatmulSpec{Layout(type, {1000, 300}), Layout(type, {300, 300}), Layout(type, {1000, 300}), false,
-                   true},
-        MatmulSpec{Layout(type, {1, 300}), Layout(type, {300, 300}), Layout(type, {1, 300}), false, true}}) {
+  const auto fixed = [](DType t, int64_t m) {
+    return MatmulSpec{Layout(t, {m, 300}), Layout(t, {300, 300}), Layout(t, {m, 300}), false, true};
+  };
+  for (const MatmulSpec& spec : {fixed(type, 1000), fixed(type, 1), fixed(DType::kFloat64, 64)}) {
     EXPECT_EQ(makeMatmul(spec)->takePreparation().kernel, nullptr);
   }
 }
 
+/// relu(x + bias) of a product and the sum kept before it, in one kernel and in two: the same bits.
 void checkGroup(std::mt19937& rng, MatmulSpec spec, const Shape& bias) {
   const DType type = spec.out.dtype;
   kernels::ElementwiseSpec group;
